@@ -97,6 +97,10 @@ def values(tensors: Any) -> list[np.ndarray]:
     return [value(t) for t in keras.tree.flatten(tensors)]
 
 
+def weights_of(layer: Any) -> list[np.ndarray]:
+    return values(layer.weights)
+
+
 def randomize(layer: keras.layers.Layer, seed: int = 0) -> keras.layers.Layer:
     """Give every weight random values, so that no zero bias or unit scale hides a mistake."""
     rng = np.random.default_rng(seed)

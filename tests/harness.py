@@ -43,6 +43,7 @@ from tests.case import name_of as name_of
 from tests.case import noise as noise
 from tests.case import value as value
 from tests.case import values as values
+from tests.case import weights_of as weights_of
 
 # Of the arguments that models share; the others act in `WordRepresentation`.
 OF_ALL_MODELS = ("num_classes", "embedding_dim", "trainable_embedding", "exact_match", "dropout")
@@ -336,28 +337,31 @@ def run_checks(cases: Sequence[Case], *checks: Callable[[Case], None]) -> Callab
 
 
 def arguments_act(cases: Sequence[Case], *elsewhere: str, **others: Any) -> Callable[..., None]:
-    """The test of a file that each argument of the constructor acts in at least one of the cases.
+    """The test of a file that each argument of each class acts in at least one of its cases.
 
     Args:
-        cases: of one class.
-        elsewhere: arguments that have a test of their own.
-        others: another value than the one in use, where `other_value` has none; or a dict of
-            several arguments, of which it is one.
+        elsewhere: Arguments that have a test of their own.
+        others: Another value than the one in use, if `other_value` has none; or a dict of several
+            arguments.
     """
-    arguments = signature_arguments(cases[0].cls)
-    assert {*elsewhere, *others} <= arguments.keys(), "there is no such argument"
+    by_class: dict[Any, list[Case]] = {}
+    for case in cases:
+        by_class.setdefault(case.cls, []).append(case)
 
     def acts(case: Case, argument: str) -> bool:
-        used = getattr(case.make, "keywords", {}).get(argument, arguments[argument].default)
+        default = signature_arguments(case.cls)[argument].default
+        used = getattr(case.make, "keywords", {}).get(argument, default)
         other = others[argument] if argument in others else other_value(argument, used)
         if other == used:
             return False
         return differ(case, {}, other if isinstance(other, dict) else {argument: other})
 
+    every = [(cls, a) for cls in by_class for a in signature_arguments(cls) if a not in elsewhere]
+
     @pytest.mark.once
-    @pytest.mark.parametrize("argument", [a for a in arguments if a not in elsewhere])
-    def test(argument: str) -> None:
-        assert any(acts(case, argument) for case in cases), f"{argument} changes nothing"
+    @pytest.mark.parametrize("cls, argument", every)
+    def test(cls: Any, argument: str) -> None:
+        assert any(acts(case, argument) for case in by_class[cls]), f"{argument} changes nothing"
 
     return test
 

@@ -176,16 +176,13 @@ def rlstm(
     h_inputs: Array,
     mask_h: Array,
     weights: Weights,
-    tanh: bool = True,
     backwards: bool = False,
 ) -> tuple[Array, Array]:
     """An LSTM over H that re-reads P: m_t = sum_j alpha_{t,j} Y_j; c_t as in an LSTM;
     h_t = o_t tanh(c_t) + o_t tanh(m_t); alpha_{t+1} = msoftmax(w . tanh(Y W_p + m_t W_m + c_{t-1} W_c)).
 
     y `[B, Lp, d]`, h_inputs `[B, Lh, D]`; weights: lstm (kernel, recurrent, bias), w_p, w_m, w_c `[d, A]`,
-    w `[A]`; alpha_1 is uniform over the real tokens. Without
-    `tanh` in the score m and c add the same to every j, so they cancel in the softmax: alpha_t is alpha_2
-    for every later t. A padded t keeps h, c and alpha. Returns states `[B, Lh, d]`, alpha_t
+    w `[A]`; alpha_1 is uniform over the real tokens. A padded t keeps h, c and alpha. Returns states `[B, Lh, d]`, alpha_t
     `[B, Lh, Lp]`, both 0 at pads.
     """
     y, x = zero_pads(y, mask_p), zero_pads(h_inputs, mask_h)
@@ -204,8 +201,7 @@ def rlstm(
             c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
             h = sigmoid(o) * np.tanh(c) + sigmoid(o) * np.tanh(m)
             states[b, t], alphas[b, t] = h, alpha
-            score = np.tanh(score) if tanh else score
-            alpha = masked_softmax(score @ np.reshape(weights["w"], -1), mask_p[b])
+            alpha = masked_softmax(np.tanh(score) @ np.reshape(weights["w"], -1), mask_p[b])
     return states, alphas
 
 

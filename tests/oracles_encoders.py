@@ -93,17 +93,6 @@ def sequential_scores(
     return np.array([np.tanh(h_i @ unit["W"] + known) @ np.reshape(unit["w"], -1) for h_i in h])
 
 
-def covered_scores(e: Array, c: Array, beta: float, coverage: str, epsilon: float) -> Array:
-    """Eq 14: the m of p = softmax(beta m): "multiply" c e; "off" e; "log" such that
-    beta m = beta e + log(max(c, 0) + epsilon)."""
-    if coverage == "multiply":
-        return c * e
-    if coverage == "log":
-        return e + np.log(np.maximum(c, 0) + epsilon) / beta
-    assert coverage == "off"
-    return e
-
-
 def fertility(h: Array, phi: Array, steps: int) -> Array:
     """Eq 14: phi_i = T sigmoid(h_i . w_phi): `[L]`."""
     # exact where sigmoid() rounds to 0: something is divided by it
@@ -138,7 +127,6 @@ def dynamic_sequential_attention(
     coverage: str = "multiply",
     clip: bool = True,
     update: str = "probability",
-    epsilon: float = 1e-6,
 ) -> dict[str, Array]:
     """Eq 12-14: T times, for every unit in turn p = msoftmax(beta m), a^r = sum_i p_i h^r_i, then
     s_t = GRU(fused a, s_{t-1}); s_0 = guide.
@@ -166,7 +154,7 @@ def dynamic_sequential_attention(
             chosen: list[Array] = []
             for r, unit in enumerate(per_unit):
                 e = sequential_scores(h[b, r], state, start, chosen, unit)
-                m = covered_scores(e, c[r], beta, coverage, epsilon)
+                m = e if coverage == "off" else c[r] * e  # eq 14
                 p = masked_softmax(beta * m, mask[b])
                 chosen.append(sum(p_i * h_i for p_i, h_i in zip(p, h[b, r])))
                 if coverage != "off":

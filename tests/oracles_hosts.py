@@ -7,7 +7,7 @@ place of each host (ESIM also has "attended").
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -322,9 +322,9 @@ def conv2d_same(x: Array, kernel: Array, bias: Array) -> Array:
     return out
 
 
-def max_pool_2x2(x: Array, padding: str = "valid") -> Array:
-    """The maximum of 2 x 2 cells, stride 2; a last odd row or column is left out ("same": kept)."""
-    rows, columns = (n // 2 if padding == "valid" else (n + 1) // 2 for n in x.shape[1:3])
+def max_pool_2x2(x: Array) -> Array:
+    """The maximum of 2 x 2 cells, stride 2; a last odd row or column is left out."""
+    rows, columns = (n // 2 for n in x.shape[1:3])
     out = np.zeros((len(x), rows, columns, x.shape[-1]))
     for i, j in np.ndindex(rows, columns):
         out[:, i, j] = x[:, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2].max((1, 2))
@@ -335,11 +335,9 @@ def dense_net(
     x: Array,
     first: Sequence[Array],
     blocks: Sequence[tuple[Sequence[Sequence[Array]], Sequence[Array]]],
-    padding: str = "valid",
-    transition_activation: Callable[[Array], Array] | None = None,
 ) -> Array:
     """1 x 1 conv `first` (linear), then by block: each 3 x 3 conv reads all that came before and appends
-    ReLU(conv) to it; a 1 x 1 conv (linear unless `transition_activation`) and a 2 x 2 max-pool follow.
+    ReLU(conv) to it; a linear 1 x 1 conv and a 2 x 2 max-pool follow.
 
     blocks: ([(kernel, bias), ...], (kernel, bias) of the transition). Result flat, `[B, R C F]`.
     """
@@ -347,16 +345,13 @@ def dense_net(
     for convs, transition in blocks:
         for kernel, bias in convs:
             x = np.concatenate([x, relu(conv2d_same(x, kernel, bias))], -1)
-        x = conv2d_same(x, *transition)
-        x = transition_activation(x) if transition_activation else x
-        x = max_pool_2x2(x, padding)
+        x = max_pool_2x2(conv2d_same(x, *transition))
     return x.reshape(len(x), -1)
 
 
 def diin(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
     """At the fixed length of the ids. Weights: highway: its layers, shared; encoder_1, encoder_2:
-    (w, z, r, f) of `diin_encoder`; first, blocks, and optionally padding, transition_activation: of
-    `dense_net`; output: (W, b).
+    (w, z, r, f) of `diin_encoder`; first, blocks: of `dense_net`; output: (W, b).
 
     Only the interaction's cells of pads are zeroed: what the convolutions' biases put there stays.
     Returns also encoder_attention_1, encoder_attention_2, interaction.
@@ -368,6 +363,5 @@ def diin(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, A
         h, found[f"encoder_attention_{n + 1}"] = diin_encoder(x, mask, *weights[f"encoder_{n + 1}"])
         encoded.append(h)
     image = interaction_tensor(*adapt(encoded, masks, weights), *masks)
-    options = {k: weights[k] for k in ("padding", "transition_activation") if k in weights}
-    v = dense_net(image, weights["first"], weights["blocks"], **options)
+    v = dense_net(image, weights["first"], weights["blocks"])
     return result(v, [weights["output"]], None, interaction=image, **found)

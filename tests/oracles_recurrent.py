@@ -153,7 +153,6 @@ def reread_attention(
     beta: float,
     steps: int,
     hard: bool = False,
-    coverage: bool = False,
 ) -> tuple[Array, Array]:
     """Eq 4, 6: m_i = omega . tanh(h_i W + s_{t-1} U + guide M); p = msoftmax(beta m);
     x_t = sum_i p_i h_i; s_t = GRU(x_t, s_{t-1}).
@@ -161,13 +160,11 @@ def reread_attention(
     h `[B, L, D]`, guide `[B, D]` (or None: that term is left out), s0 `[B, U]`, W and M `[D, A]`, U
     `[U, A]`, omega `[A]` -> states s_1..s_T `[B, T, U]`, weights p `[B, T, L]`. `hard` is eq 5: p is
     one-hot at the first arg-max of m over the real tokens. Without a real token p and x_t are 0 and
-    the GRU still steps. With `coverage`, log(c_i + 1e-6) is added to m_i, c_i being the product of
-    the 1 - p_i of the steps before.
+    the GRU still steps.
     """
     h = zero_pads(h, mask)
     state = np.asarray(s0, np.float64)
     omega, states, weights = np.reshape(w, -1), [], []
-    left = np.ones(h.shape[:2])
     for _ in range(steps):
         p = np.zeros(h.shape[:2])
         for b in range(len(h)):
@@ -175,12 +172,9 @@ def reread_attention(
             if guide is not None and M is not None:
                 known = known + guide[b] @ M
             m = np.array([omega @ np.tanh(h_i @ W + known) for h_i in h[b]])
-            if coverage:
-                m = m + np.log(left[b] + 1e-6)
             p[b] = masked_softmax(beta * m, mask[b])
             if hard and np.any(mask[b]):
                 p[b] = np.eye(len(m))[np.where(mask[b], m, -np.inf).argmax()]
-        left = left * (1 - p)
         read = np.stack([sum(p_i * h_i for p_i, h_i in zip(*row)) for row in zip(p, h)])
         state = gru_step(read, state, *gru)
         states.append(state)
@@ -196,7 +190,6 @@ def drr_net(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str
       layers: the stack-GRU; pooling: (W, b, omega) of eq 3;
       init: (W, b) of s_0 = tanh(h W + b), "pooled" for s_0 = h itself, None for s_0 = 0;
       reread: (W_d, U_d, M_d or None, omega_d); gru: its GRU; beta (10); steps (6); hard (False);
-      coverage (False);
       mlp_h, mlp_v, mlp_out: lists of (kernel, bias); without mlp_h or mlp_v that branch is left out;
       gate_h, gate_v: (w, b), w `[C]` or `[C, 1]`.
     Returns probabilities, p_h, p_v and their logits, weights_1, weights_2 `[B, T, L]`, states_1,
@@ -209,7 +202,6 @@ def drr_net(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str
     pooled = [self_attention_pooling(h, m, *weights["pooling"]) for h, m in zip(states, masks)]
     (h_a, global_1), (h_b, global_2) = pooled
     options = weights.get("beta", 10.0), weights.get("steps", 6), weights.get("hard", False)
-    options = *options, weights.get("coverage", False)
     reread = []
     for n, (own, guide) in enumerate([(h_a, h_b), (h_b, h_a)]):
         init = weights["init"]

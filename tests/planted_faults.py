@@ -36,7 +36,7 @@ class Fault:
 
 # `@ file | tests that must fail`, then faults: a name, the lines that are replaced, and those in their place.
 FAULTS = r"""
-@ keras_sentmatch/ops/masking.py | tests/ops tests/layers/test_co_attention.py
+@ keras_sentmatch/ops/masking.py | tests/ops tests/layers/test_recurrent.py
 masked softmax: an empty row is not all zeros
 - weights = ops.exp(wide) * ops.cast(mask, wide.dtype)
 + weights = ops.exp(wide)
@@ -63,29 +63,29 @@ last state: of an unpadded row only
 cosine: lengths not squared
 - ops.sum(ops.square(x), axis=-1, keepdims=True)
 + ops.sum(ops.abs(x), axis=-1, keepdims=True)
-@ keras_sentmatch/layers/highway.py | tests/layers/test_highway.py
+@ keras_sentmatch/layers/highway.py | tests/layers/test_recurrent.py
 highway: gate inverted
 - x = x + gate(x) * (transform(x) - x)
 + x = transform(x) + gate(x) * (x - transform(x))
-@ keras_sentmatch/layers/co_attention.py | tests/layers/test_co_attention.py
+@ keras_sentmatch/layers/co_attention.py | tests/layers/test_recurrent.py
 co-attention: temperature ignored
 - scores = scores * ops.cast(self.scale, scores.dtype)
 + pass
 co-attention: both softmaxes over one axis
 - masked_softmax(scores, mask, axis=1)
 + masked_softmax(scores, mask, axis=2)
-@ keras_sentmatch/layers/bidirectional_rnn.py | tests/layers/test_bidirectional_rnn.py
+@ keras_sentmatch/layers/bidirectional_rnn.py | tests/layers/test_recurrent.py
 bidirectional RNN: backward states not turned round
 - backward = reverse_within_length(backward, mask)
 + pass
-@ keras_sentmatch/layers/drr_net.py | tests/layers/test_rereread_attention.py
+@ keras_sentmatch/layers/drr_net.py | tests/layers/test_drr_net.py
 re-reading: a step too few
 - for _ in range(self.steps):
 + for _ in range(self.steps - 1):
 re-reading: beta ignored
 - masked_softmax(self.beta * (scores - top), mask)
 + masked_softmax(scores - top, mask)
-@ keras_sentmatch/layers/word_representation.py | tests/layers/test_char_cnn.py
+@ keras_sentmatch/layers/word_representation.py | tests/layers/test_words.py
 character CNN: windows of padding count
 - masked_max(windows, real[:, : width - self.kernel_size + 1])
 + ops.max(windows, axis=1)
@@ -93,11 +93,11 @@ character CNN: windows of padding count
 matching vector: difference without its absolute value
 - ops.abs(p - q)], axis=-1)
 + p - q], axis=-1)
-@ keras_sentmatch/layers/cafe.py | tests/layers/test_factorization_machine.py
+@ keras_sentmatch/layers/cafe.py | tests/layers/test_hosts.py
 factorization machine: each pair counted twice
 - y = y + 0.5 * (pairs - squares)
 + y = y + (pairs - squares)
-@ keras_sentmatch/layers/drcn.py | tests/layers/test_autoencoder_bottleneck.py
+@ keras_sentmatch/layers/drcn.py | tests/layers/test_drcn.py
 auto-encoder: padding counts in the loss
 - return masked_mean(*rows)
 + return ops.mean(rows[0], axis=1)
@@ -105,39 +105,39 @@ auto-encoder: padding counts in the loss
 feature attention: gates without sigmoid
 - "excitation", "sigmoid", hidden)
 + "excitation", "tanh", hidden)
-@ keras_sentmatch/layers/feature_attention.py | tests/layers/test_selective_feature_attention.py
+@ keras_sentmatch/layers/feature_attention.py | tests/layers/test_feature_attention.py
 selective feature attention: softmax over the features
 - ops.softmax(logits if self.pre_sigmoid else gates, axis=1)
 + ops.softmax(logits if self.pre_sigmoid else gates, axis=2)
-@ keras_sentmatch/layers/din.py | tests/layers/test_matrix_dynamic_gru.py
+@ keras_sentmatch/layers/din.py | tests/layers/test_din.py
 matrix GRU: update gate inverted
 - h = (1 - z) * h + z * new
 + h = z * h + (1 - z) * new
-@ keras_sentmatch/layers/din.py | tests/layers/test_matrix_interaction.py
+@ keras_sentmatch/layers/din.py | tests/layers/test_din.py
 matrix interaction: padding moves the state
 - w = ops.where(real, new, w)
 + w = new
-@ keras_sentmatch/layers/dabert.py | tests/layers/test_dual_attention.py
+@ keras_sentmatch/layers/dabert.py | tests/layers/test_dabert.py
 dual attention: scores not scaled
 - masked_softmax(distances * self.key_dim**-0.5, visible)
 + masked_softmax(distances, visible)
-@ keras_sentmatch/layers/dabert.py | tests/layers/test_adaptive_fusion.py
+@ keras_sentmatch/layers/dabert.py | tests/layers/test_dabert.py
 adaptive fusion: gate inverted
 - v = ops.cast(gate, a.dtype) * new_a + ops.cast(1.0 - gate, a.dtype) * new_d
 + v = ops.cast(gate, a.dtype) * new_d + ops.cast(1.0 - gate, a.dtype) * new_a
-@ keras_sentmatch/layers/diin.py | tests/layers/test_decaying_dropout.py
+@ keras_sentmatch/layers/diin.py | tests/layers/test_hosts.py
 decaying dropout: steps not counted
 - self.steps.assign(self.steps + 1)
 + pass
-@ keras_sentmatch/layers/ladra_net.py | tests/layers/test_dynamic_sequential_attention.py
+@ keras_sentmatch/layers/ladra_net.py | tests/layers/test_ladra_net.py
 dynamic attention: coverage not spent
 - coverage[r] = coverage[r] - spent
 + pass
-@ keras_sentmatch/layers/hyper_lstm.py | tests/layers/test_hyper_lstm_cell.py
+@ keras_sentmatch/layers/hyper_lstm.py | tests/layers/test_recurrent.py
 HyperLSTM: forget bias missing
 - ops.sigmoid(f + 1) * c
 + ops.sigmoid(f) * c
-@ keras_sentmatch/layers/drcn.py | tests/layers/test_dense_co_attentive_rnn.py
+@ keras_sentmatch/layers/drcn.py | tests/layers/test_drcn.py
 dense RNN: earlier features in the wrong order
 - return [new, *earlier]
 + return [*earlier, new]

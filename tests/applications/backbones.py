@@ -8,8 +8,8 @@ import pytest
 
 from keras_sentmatch.layers import DualAttentionBlock
 from tests.case import value
-from tests.layers.test_adaptive_fusion import weights_of as fusion_weights
-from tests.layers.test_dual_attention_block import weights_of as dual_weights
+from tests.layers.test_dabert import block_weights as dual_weights
+from tests.layers.test_dabert import fusion_weights
 from tests.oracles_blocks import layer_norm
 
 keras_hub = pytest.importorskip("keras_hub")

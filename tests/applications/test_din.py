@@ -9,7 +9,7 @@ from keras_sentmatch.applications import DIN
 from tests import oracles_recurrent
 from tests.applications.common import WORDS, model_case, weights_of
 from tests.harness import arguments_act, built, check_oracle, name_of, run_checks, value
-from tests.layers.test_matrix_dynamic_gru import gates_of
+from tests.layers.test_din import gates_of
 
 
 def forward(model, **inputs):

@@ -1,13 +1,13 @@
-"""MatchingFeatures, against loops over words."""
+"""The layers of the hybrid, against loops over words."""
 
 from functools import partial
 
 import numpy as np
 
-from keras_sentmatch.layers.hybrid import FEATURES, MatchingFeatures
+from keras_sentmatch.layers.hybrid import FEATURES, MOST, JointAnswer, MatchingFeatures, WideLogits
 from keras_sentmatch.vectors.built_in import load_similarity, load_word_table
 from tests.applications.common import IDS_1, IDS_2
-from tests.harness import Case, noise, run_checks, value
+from tests.harness import Case, built, noise, run_checks, value
 
 NAMES = sorted(
     {n.removesuffix("_1") for n in FEATURES[: FEATURES.index("similarity")] if n.endswith("_1")}
@@ -73,7 +73,7 @@ def similarity(layer, vectors, other_vectors):
     return found
 
 
-def oracle(layer, word_ids_1, word_ids_2, vectors_1, vectors_2):
+def features(layer, word_ids_1, word_ids_2, vectors_1, vectors_2):
     facts, rows = value(layer.facts), []
     for a, b, x, y in zip(word_ids_1, word_ids_2, vectors_1, vectors_2):
         a, b = [i for i in a if i], [i for i in b if i]
@@ -91,19 +91,68 @@ def oracle(layer, word_ids_1, word_ids_2, vectors_1, vectors_2):
     return np.array(rows)
 
 
+def logits(layer, word_ids_1, word_ids_2, features):
+    out = []
+    for a, b, f in zip(word_ids_1, word_ids_2, features):
+        total = value(layer.bias) + f @ value(layer.kernel)
+        total = total + sum(value(layer.words_1)[i] for i in a if i > 1)
+        total = total + sum(value(layer.words_2)[i] for i in b if i > 1)
+        if layer.products:
+            z = np.clip((f - value(layer.mean)) * value(layer.inverse_scale), -MOST, MOST)
+            kernel = value(layer.product_kernel)
+            total = total + sum(
+                x * y * kernel[len(z) * i + j] for i, x in enumerate(z) for j, y in enumerate(z)
+            )
+        both = {i for i in a if i > 1} & set(b)
+        out.append(total + sum(value(layer.words_both)[i] for i in both))
+    return np.array(out)
+
+
+def joint(layer, wide, deep):
+    share = value(layer.deep_share)
+    if not layer.softmax:
+        return share * deep + (1 - share) * wide
+    wide, deep = (np.exp(x) / np.exp(x).sum(-1, keepdims=True) for x in (wide, deep))
+    product = deep**share * wide ** (1 - share)
+    return product / product.sum(-1, keepdims=True)
+
+
+WIDE = partial(WideLogits, vocabulary_size=10, num_classes=2)
+LINEAR = IDS | {"features": noise(3, 5)}
+PARTS = {"wide": noise(3, 4), "deep": noise(3, 4, seed=1)}
+FLOAT32 = {"float32_outputs": True, "zero_pads": False}
 CASES = [
     Case(
         partial(MatchingFeatures, vocabulary_size=10),
-        {**IDS, **VECTORS},
+        IDS | VECTORS,
         (0, 30 + 4 * 64 + 64 + 64 + 4 * 4 + 4),
-        oracle,
-        float32_outputs=True,
+        features,
         float32_sublayers=("importance",),
-        zero_pads=False,
-    )
+        **FLOAT32,
+    ),
+    Case(WIDE, LINEAR, (3 * 20 + 10 + 2, 0), logits, **FLOAT32),
+    Case(partial(WIDE, products=True), LINEAR, (72 + 50, 10), logits, "products", **FLOAT32),
+    Case(JointAnswer, PARTS, (0, 1), joint, **FLOAT32),
+    Case(partial(JointAnswer, softmax=False), PARTS, (0, 1), joint, "scores", **FLOAT32),
 ]
 
 test_checks = run_checks(CASES)
+
+
+def test_training_sees_the_deep_part_alone():
+    assert np.allclose(value(built(CASES[-1])(**PARTS, training=True)), PARTS["deep"])
+
+
+def test_a_repeated_word_ties_with_itself_whatever_the_rounding():
+    """Alone, in a batch and in a graph, cosines are rounded differently."""
+    ids_1, ids_2, table = np.array([[2]]), np.array([[4, 2, 5, 2]]), noise(6, 4)
+    layer = built(CASES[0])
+    for error in (0.0, 3e-7, -3e-7):
+        vectors = table[ids_2]
+        vectors[0, 1] *= 1 + np.linspace(0, error, 4)
+        found = value(layer(ids_1, ids_2, table[ids_1], vectors))[0]
+        # The word is aligned to the second and to the fourth of four: 3/4 of the way on average.
+        assert abs(found[FEATURES.index("order_1")] - 1 / 4) < 1e-3
 
 
 def test_the_similarity_of_the_package_knows_what_matters():
