@@ -17,22 +17,21 @@ class Case:
 
     Args:
         make: `make(**overrides)` returns a new layer: a `functools.partial` of the class with
-            keyword arguments only, so that any of them can be overridden.
-        inputs: arrays by name of `call` argument; for a functional model by name of input.
-        weights: numbers of trainable and of non-trainable parameters.
-        oracle: `oracle(layer, **inputs)` in NumPy, from `value(layer.kernel)` etc.; same structure
-            as the outputs.
-        name: test id. Defaults to the class name.
-        options: further arguments of a layer's `call`, the same in every call.
-        pad_axes: the axes along which an input grows with padding, by input. Defaults to axis 1
-            for boolean arrays and arrays of rank 2 (ids) and 3, none for a `[B, D]` float array.
-        zero_pads: outputs are zero at padded positions.
-        per_row: row i of each output depends on row i of the inputs alone.
-        float32_outputs: outputs that stay float32 under every policy (probabilities): True for
-            all, or their places in the flattened outputs.
-        float32_sublayers: names of sublayers that stay float32 under every policy.
-        half_tolerance: greatest difference of a half-precision output from the float32 one.
-        unused: parts of weight paths, or input names, that may have no gradient; say why beside it.
+            keyword arguments only.
+        inputs: Arrays by name of `call` argument, or of a functional model's input.
+        weights: Numbers of trainable and of non-trainable parameters.
+        oracle: `oracle(layer, **inputs)` in NumPy, with the structure of the outputs.
+        name: Test id. Defaults to the class name.
+        options: Further arguments of a layer's `call`, the same in every call.
+        pad_axes: Axes along which an input grows with padding, by input. Defaults to axis 1 for
+            masks, ids and sequences, and to none for a `[B, D]` float array.
+        zero_pads: Whether outputs are zero at padded positions.
+        per_row: Whether row i of each output depends on row i of the inputs alone.
+        float32_outputs: Outputs that stay float32 under every policy: True for all, or their places
+            in the flattened outputs.
+        float32_sublayers: Names of sublayers that stay float32 under every policy.
+        half_tolerance: Greatest difference of a half-precision output from the float32 one.
+        unused: Parts of weight paths, or input names, that may have no gradient, with the reason.
     """
 
     make: Callable[..., keras.layers.Layer]

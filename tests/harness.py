@@ -48,6 +48,7 @@ from tests.case import weights_of as weights_of
 # Of the arguments that models share; the others act in `WordRepresentation`.
 OF_ALL_MODELS = ("num_classes", "embedding_dim", "trainable_embedding", "exact_match", "dropout")
 HALF_POLICIES = ("mixed_float16", "mixed_bfloat16")
+PURE_POLICIES = ("float16", "bfloat16", "float64")  # of layers; JAX has no float64 by default
 
 
 def check_config(case: Case) -> None:
@@ -145,19 +146,27 @@ def check_dtypes(case: Case) -> None:
     outputs, _ = expected(case)
     check_policy(case, "float32", shared(case).layer, outputs)
     want = values(float_outputs(outputs))
-    for policy in HALF_POLICIES:
+    pure = () if issubclass(case.cls, keras.Model) else PURE_POLICIES
+    for policy in HALF_POLICIES + pure:
+        if policy == "float64" and keras.backend.backend() == "jax":
+            continue
         layer = make_with_policy(case, policy)
         if not layer.built:
             symbolic_outputs(case, layer)
         outputs = Runner(case, randomize(layer))(case.inputs)
         check_policy(case, policy, layer, outputs)
-        close(float_outputs(outputs), want, policy, case.half_tolerance)
+        if policy in HALF_POLICIES:
+            close(float_outputs(outputs), want, policy, case.half_tolerance)
+        elif policy == "float64":
+            close(float_outputs(outputs), want, policy)
+        assert all(np.isfinite(o).all() for o in values(outputs)), f"{policy}: not finite"
 
 
 def check_policy(case: Case, policy: str, layer: Any, outputs: Any) -> None:
     for v in layer.weights:
         kind = keras.backend.standardize_dtype(v.dtype)
-        assert kind == "float32" or "float" not in kind, f"{policy}: {v.path} is {kind}"
+        known = ("float32", keras.DTypePolicy(policy).variable_dtype)
+        assert kind in known or "float" not in kind, f"{policy}: {v.path} is {kind}"
     for s in layer._flatten_layers(include_self=not isinstance(layer, keras.Model)):
         if not isinstance(s, keras.layers.InputLayer) and s.name not in case.float32_sublayers:
             got = s.dtype_policy.name
@@ -167,7 +176,8 @@ def check_policy(case: Case, policy: str, layer: Any, outputs: Any) -> None:
     for i, o in enumerate(outputs):
         got = keras.backend.standardize_dtype(o.dtype)
         dtype = "float32" if i in kept else keras.DTypePolicy(policy).compute_dtype
-        right = got == dtype or "float" not in got
+        wide = i in kept and (policy, got) == ("float64", "float64")
+        right = got == dtype or wide or "float" not in got
         assert right, f"{policy}: output {i} is {got}, expected {dtype}"
 
 

@@ -1,8 +1,8 @@
 """NumPy float64 oracles, written from the equations and from nothing else.
 
-They are loops where the library is vectorised, so that the two share no trick and no mistake.
-Shapes: ids `[B, L]`, sequences `[B, L, D]`, boolean masks `[B, L]` (True = real token,
-right-padded). Weights use the Keras layout.
+They are loops where the library is vectorized, so that the two share no trick and no mistake. Ids
+are `[B, L]`, sequences `[B, L, D]`, masks Boolean `[B, L]` (True = real token, right-padded).
+Weights have the Keras layout.
 """
 
 from collections.abc import Mapping, Sequence
@@ -107,10 +107,9 @@ def lstm(
 def gru(
     x: Array, mask: Array, kernel: Array, recurrent: Array, bias: Array, backwards: bool = False
 ) -> tuple[Array, Array]:
-    """`reset_after`: h~ = tanh(x W + b + r (h U + c)), h' = z h + (1 - z) h~. Gates z, r, h.
+    """`reset_after` with a bias (2, 3h), one row for the input and one for the state. Gates z, r, h.
 
-    The bias is (2, 3h): row 0 with the input, row 1 with the state. With a bias of one row, (3h,),
-    the state is reset before: h~ = tanh(x W + b + (r h) U).
+    With a bias (3h,) the state is reset before its product: h~ = tanh(x W + b + (r h) U).
     """
 
     def step(xt: Array, h: Array) -> tuple[Array]:
@@ -154,10 +153,9 @@ def bidirectional_rnn(
 
 
 def char_cnn(char_ids: Array, embeddings: Array, kernel: Array, bias: Array) -> Array:
-    """`[B, L, W]` ids (0 = none) -> `[B, L, f]`: embedding, valid convolution, ReLU, max.
+    """`[B, L, W]` ids (0 = none) -> `[B, L, f]`: embedding, valid convolution, ReLU, maximum.
 
-    A window that starts beyond a word's last character cannot win, except the first. A word without
-    characters is a pad: its output is zero (1.2: convolutions have their masked outputs zeroed).
+    A window that starts beyond a word's last character cannot win, except the first.
     """
     ids, width = np.asarray(char_ids), kernel.shape[0]
     out = np.zeros((*ids.shape[:2], kernel.shape[2]))
@@ -199,14 +197,16 @@ def highway(x: Array, layers: Sequence[tuple[Array, Array, Array, Array]]) -> Ar
 def co_attention(
     p: Array, q: Array, mask_1: Array, mask_2: Array, temperature: float = 1.0
 ) -> tuple[Array, Array, Array, Array]:
-    """Eq 5: e_ij = cos(h_pi, h_qj); a_pi = sum_j softmax_j(e_ij) h_qj; a_qj the other way.
-
-    Returns a_p, a_q and the two attentions, `[B, L1, L2]` and `[B, L2, L1]`: rows sum to 1, those
-    of pads are zero.
-    """
-    p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)
-    both = pair_mask(mask_1, mask_2)
+    """Eq 5: both attended sentences and both attentions, whose rows sum to 1."""
     e = cosine(p[:, :, None, :], q[:, None, :, :]) * temperature
+    return attend(e, p, q, mask_1, mask_2)
+
+
+def attend(
+    e: Array, p: Array, q: Array, mask_1: Array, mask_2: Array
+) -> tuple[Array, Array, Array, Array]:
+    """sum_j softmax_j(e_ij) q_j, the same for p, and both softmaxes."""
+    both = pair_mask(mask_1, mask_2)
     alpha_p = masked_softmax(e, both, axis=2)
     alpha_q = masked_softmax(e, both, axis=1).transpose(0, 2, 1)
     p, q = np.where(mask_1[..., None], p, 0), np.where(mask_2[..., None], q, 0)
@@ -266,12 +266,9 @@ def dense_co_attentive_rnn(
     row: int = 1,
     attention: bool = True,
 ) -> dict[str, Any]:
-    """Eq 5, 6: `layers` = (forward, backward) RNN weights; `autoencoders` by number (from 1) of the
-    layer they follow.
+    """Eq 5, 6: `layers` = (forward, backward) RNN weights; `autoencoders` by the layer they follow.
 
-    After an auto-encoder the code takes the part of the embedding and earlier layers are forgotten
-    (for row 1 the only reading, for rows 5-9 ours). Returns p, q and, by layer, the two attentions,
-    the widths; by auto-encoder (MSE_P + MSE_Q) / 2.
+    After an autoencoder the code takes the part of the embedding and earlier layers are forgotten.
     """
     masks = (np.asarray(mask_1, bool), np.asarray(mask_2, bool))
     xs = [np.where(m[..., None], np.asarray(x, np.float64), 0) for x, m in zip((p, q), masks)]
@@ -312,16 +309,7 @@ def batch_norm(
 
 
 def drcn_forward(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole DRCN in inference mode.
-
-    Inputs: word_ids_1, word_ids_2 `[B, L]` and, where weights has "char", char_ids_1, char_ids_2.
-    Weights:
-      embeddings: tables `[V, D]`, the trainable one first; char: (table, kernel, bias) or absent;
-      flag: whether the exact-match flag is used (True);
-      layers, autoencoders, row, attention: as above;
-      hidden: (kernel, bias) or (kernel, bias, (gamma, beta, mean, variance)) each;
-      output: (kernel, bias); a single unit is a linear score, no softmax.
-    """
+    """A whole DRCN in inference mode, from its weights by name."""
     ids = [np.asarray(inputs[f"word_ids_{n}"]) for n in (1, 2)]
     masks = [i != 0 for i in ids]
     flags = exact_match(*ids)

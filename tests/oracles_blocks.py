@@ -11,10 +11,10 @@ import numpy as np
 
 from tests.oracles import (
     Array,
+    attend,
     bidirectional_rnn,
     masked_mean,
     masked_softmax,
-    pair_mask,
     sigmoid,
     softmax,
 )
@@ -30,27 +30,14 @@ def dot_attention(
     keys_2: Array | None = None,
     temperature: float = 1.0,
 ) -> tuple[Array, Array, Array, Array]:
-    """e_ij = tau k_pi . k_qj; a_pi = sum_j msoftmax_j(e) q_j; a_qj = sum_i msoftmax_i(e) p_i.
-
-    The keys k are p and q unless given. Returns a_p, a_q, `[B, L1, L2]` and `[B, L2, L1]`: attentions
-    whose rows sum to 1, those of pads (and of tokens facing an empty sentence) are 0.
-    """
-    p, q = zero_pads(p, mask_1), zero_pads(q, mask_2)
-    k_p = p if keys_1 is None else zero_pads(keys_1, mask_1)
-    k_q = q if keys_2 is None else zero_pads(keys_2, mask_2)
-    tau = float(np.squeeze(temperature))
-    e = np.zeros((len(p), p.shape[1], q.shape[1]))
-    for b, i, j in np.ndindex(*e.shape):
-        e[b, i, j] = tau * (k_p[b, i] @ k_q[b, j])
-    both = pair_mask(mask_1, mask_2)
-    alpha_p = masked_softmax(e, both, axis=2)
-    alpha_q = masked_softmax(e, both, axis=1).transpose(0, 2, 1)
-    return alpha_p @ q, alpha_q @ p, alpha_p, alpha_q
+    """Both attended sentences and both attentions by e_ij = tau k_pi . k_qj; keys k are p and q at first."""
+    k_p, k_q = p if keys_1 is None else keys_1, q if keys_2 is None else keys_2
+    e = float(np.squeeze(temperature)) * np.einsum("bik,bjk->bij", k_p, k_q)
+    return attend(e, p, q, mask_1, mask_2)
 
 
 def factorization_machine(z: Array, w0: Any, w: Array, V: Array) -> Array:
-    """w_0 + w . z + 1/2 sum_f [(v_f . z)^2 - v_f^2 . z^2]: z `[..., n]`, w `[n]`, V `[n, factors]` ->
-    `[..., 1]`."""
+    """w_0 + w . z + 1/2 sum_f [(v_f . z)^2 - v_f^2 . z^2]: V `[n, factors]` -> `[..., 1]`."""
     z = np.asarray(z, np.float64)
     y = float(np.squeeze(w0)) + z @ np.reshape(w, -1)
     for v_f in np.asarray(V, np.float64).T:
@@ -69,10 +56,7 @@ def feature_attention(
     w2: Array,
     b2: Array | None,
 ) -> tuple[Array, Array]:
-    """Eq 1-3: s = mmean(x); e = sigmoid(tanh(s W1 + b1) W2 + b2); u = e * x.
-
-    x `[B, L, D]`, W1 `[D, D/r]`, W2 `[D/r, D]` -> u `[B, L, D]` (0 at pads), e `[B, D]`.
-    """
+    """Eq 1-3: s = mmean(x); e = sigmoid(tanh(s W1 + b1) W2 + b2); u = e * x. Returns u and e."""
     x = zero_pads(x, mask)
     e = sigmoid(dense(np.tanh(dense(masked_mean(x, mask), (w1, b1))), (w2, b2)))
     return x * e[:, None, :], e
@@ -91,12 +75,9 @@ def selective_feature_attention(
     b2: Sequence[Array] | None = None,
 ) -> tuple[Array, Array, Array]:
     """Eq 5-8: s = mean + max over branches and real tokens; e^n = sigmoid(tanh(s W1 + b1) W2^n + b2^n);
-    e~ = softmax over n, each feature by itself; u = sum_n e~^n * x^n.
+    e~ = softmax over n, each feature by itself; u = sum_n e~^n * x^n. Returns u, e and e~.
 
-    Branches N times `[B, L, W]`, W1 `[W, W/r2]`, W2^n `[W/r2, W]` -> u `[B, L, W]` (0 at pads), e and
-    e~ `[B, N, W]`.
-    `pre_sigmoid`: the softmax is taken of the logits. Without `select` there is one W2 and
-    u = e * mean_n x^n.
+    `pre_sigmoid`: the softmax is taken of the logits. Without `select` u = e * mean_n x^n.
     """
     xs = [zero_pads(x, mask) for x in branches]
     batch, length, width = xs[0].shape
@@ -116,10 +97,7 @@ def selective_feature_attention(
 
 
 def conv1d_same(x: Array, mask: Array, kernel: Array, bias: Array, dilation: int = 1) -> Array:
-    """`same` convolution over real tokens, kernel `[k, D, F]`; 0 at pads before and after.
-
-    (k - 1) dilation zeros are added, the smaller half on the left.
-    """
+    """`same` convolution over real tokens, kernel `[k, D, F]`; of the zeros the smaller half is left."""
     x = zero_pads(x, mask)
     out = np.zeros((*x.shape[:2], kernel.shape[-1])) + bias
     left = (len(kernel) - 1) * dilation // 2
@@ -134,12 +112,7 @@ def conv1d_same(x: Array, mask: Array, kernel: Array, bias: Array, dilation: int
 def sfa_block(x: Array, mask: Array, weights: Mapping[str, Any]) -> dict[str, Array]:
     """The whole block: bottleneck in, stacked bidirectional RNNs (eq 4), SFA, bottleneck out.
 
-    Weights: bottleneck_in, bottleneck_out (kernel `[D, D/r1]`, bias), both None for the ablation; branches:
-    (forward, backward) each, stacked, of `cell` ("gru"), or with cell "cnn" (kernel, bias,
-    dilation) each, in parallel, with `activation` (linear); then the arguments of
-    `selective_feature_attention` by name. Without w1 there are no gates: u is the mean of the branches,
-    e is 1. `residual`: x is added at the end. Branches wider than x are cut there. Returns output, e,
-    weights.
+    With cell "cnn" the branches stand side by side; without w1 there are no gates and u is their mean.
     """
     options = dict(weights)
     x = given = zero_pads(x, mask)
@@ -181,9 +154,7 @@ def rlstm(
     """An LSTM over H that re-reads P: m_t = sum_j alpha_{t,j} Y_j; c_t as in an LSTM;
     h_t = o_t tanh(c_t) + o_t tanh(m_t); alpha_{t+1} = msoftmax(w . tanh(Y W_p + m_t W_m + c_{t-1} W_c)).
 
-    y `[B, Lp, d]`, h_inputs `[B, Lh, D]`; weights: lstm (kernel, recurrent, bias), w_p, w_m, w_c `[d, A]`,
-    w `[A]`; alpha_1 is uniform over the real tokens. A padded t keeps h, c and alpha. Returns states `[B, Lh, d]`, alpha_t
-    `[B, Lh, Lp]`, both 0 at pads.
+    alpha_1 is uniform. A padded t keeps h, c and alpha. Returns states and alpha, both 0 at pads.
     """
     y, x = zero_pads(y, mask_p), zero_pads(h_inputs, mask_h)
     kernel, recurrent, bias = weights["lstm"]
@@ -217,12 +188,7 @@ def hyper_lstm(
 
     For gate y of i, f, g, o: z^k = h^ W^k + c^k (no c for k = b), d^k = z^k D^k, pre_y = d^x * (x W_y)
     + d^h * (h U_y) + b_y + d^b; then c' = sigmoid(f + forget_bias) c + sigmoid(i) tanh(g), h' =
-    sigmoid(o) tanh(c').
-    Weights: kernel `[D, 4h]`, recurrent `[h, 4h]`, bias `[4h]`; small: the small LSTM's (kernel
-    `[D + h, 4 N_h]`, recurrent, bias); by role, the gates first in the order i, f, g, o: w_x, w_h, w_b
-    `[4, N_h, N_z]`, c_x, c_h `[4, N_z]`, d_x, d_h, d_b `[4, N_z, h]`; norm, if there: five (gamma, beta) of
-    the layer norms of pre_i, pre_f, pre_g, pre_o and of c' inside its tanh. A padded step keeps
-    all states. Returns states `[B, L, h]`, 0 at pads, and the last one `[B, h]`.
+    sigmoid(o) tanh(c'). `norm`: layer norms of pre_i, pre_f, pre_g, pre_o, and of c' inside its tanh.
     """
     x = zero_pads(x, mask)
     units, small = len(weights["recurrent"]), weights["small"]

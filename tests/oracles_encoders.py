@@ -1,9 +1,6 @@
 """NumPy float64 oracles of a pretrained encoder, and of LadRa-Net, DABERT and a cross-encoder on it.
 
-Conventions as in `oracles`: loops, Keras layouts (kernels `(in, out)`, y = x W + b), boolean masks
-`[B, L]` (True = real token, right-padded), the GRU `reset_after`. What stands at padding changes
-nothing, and every result per token is 0 there. Vectors like omega may be `[A]` or `[A, 1]`.
-Written from the equations alone.
+Conventions as in `oracles`. Every result per token is 0 at padding.
 """
 
 import math
@@ -13,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.oracles import Array, masked_mean, masked_softmax, relu, sigmoid, softmax
-from tests.oracles_blocks import layer_norm
+from tests.oracles_blocks import conv1d_same, layer_norm
 from tests.oracles_hosts import gelu as gelu_approximate
 from tests.oracles_recurrent import (
     class_probabilities,
@@ -49,44 +46,18 @@ def layer_weighted_sum(layers: Sequence[Array], logits: Array, normalize: bool =
     return sum(a * np.asarray(h, np.float64) for a, h in zip(alpha, layers, strict=True))
 
 
-def same_convolution(x: Array, kernel: Array, bias: Array) -> Array:
-    """`[L, D]` -> `[L, F]`, stride 1: the window of t begins (w - 1) // 2 before it.
-
-    So (t, t+1) for width 2 and (t-1, t, t+1) for width 3; beyond the ends there are zeros.
-    """
-    out = np.zeros((len(x), kernel.shape[2]))
-    for t in range(len(x)):
-        out[t] = bias
-        for k in range(len(kernel)):
-            at = t - (len(kernel) - 1) // 2 + k
-            if 0 <= at < len(x):
-                out[t] += x[at] @ kernel[k]
-    return out
-
-
-def phrase_cnn(
-    x: Array, mask: Array, units: Sequence[Sequence[Array]], activation: Any = "relu"
-) -> Array:
-    """Eq 10: per unit h^r = conv2(activation(conv1(x))), pads 0 before and after each convolution.
-
-    `units`: (k1 `[w, D, F]`, b1, k2 `[w, F, D]`, b2) each -> `[B, R, L, D]`. conv2 is linear.
-    """
-    act = ACTIVATIONS[activation] if isinstance(activation, str) else activation
-    x = zero_pads(x, mask)
+def phrase_cnn(x: Array, mask: Array, units: Sequence[Sequence[Array]]) -> Array:
+    """Eq 10: per unit conv2(relu(conv1(x))), zeros at padding -> `[B, R, L, D]`."""
     outputs = []
     for k1, b1, k2, b2 in units:
-        hidden = zero_pads(np.stack([act(same_convolution(row, k1, b1)) for row in x]), mask)
-        outputs.append(zero_pads(np.stack([same_convolution(h, k2, b2) for h in hidden]), mask))
+        outputs.append(conv1d_same(relu(conv1d_same(x, mask, k1, b1)), mask, k2, b2))
     return np.stack(outputs, 1)
 
 
 def sequential_scores(
     h: Array, state: Array, guide: Array, before: Sequence[Array], unit: Mapping[str, Any]
 ) -> Array:
-    """Eq 13: e_i = omega . tanh(h_i W + s U + g M + (sum_j<r a^j) V), no V for the first unit.
-
-    One row: h `[L, D]`, state and guide `[D]`, before = a^0..a^{r-1} -> `[L]`.
-    """
+    """Eq 13: e_i = omega . tanh(h_i W + s U + g M + (sum_j<r a^j) V), no V for the first unit: `[L]`."""
     known = state @ unit["U"] + guide @ unit["M"]
     if len(before):
         known = known + sum(before) @ unit["V"]
@@ -102,10 +73,7 @@ def fertility(h: Array, phi: Array, steps: int) -> Array:
 def fuse_units(
     a: Sequence[Array], W_f: Array, w_f: Array, fuse_word: bool = True
 ) -> tuple[Array, Array]:
-    """Eq 12: alpha^r = omega_f . tanh(a^r W_f); a = sum_r softmax_r(alpha) a^r.
-
-    Without `fuse_word` the sum runs over r >= 1 and the weight of r = 0 is 0. One row: `[D]`, `[R+1]`.
-    """
+    """Eq 12: alpha^r = omega_f . tanh(a^r W_f); a = sum_r softmax_r(alpha) a^r, and the weights."""
     alpha = np.array([np.tanh(a_r @ W_f) @ np.reshape(w_f, -1) for a_r in a])
     kept = np.array([r > 0 or fuse_word for r in range(len(a))])
     assert kept.any(), "nothing to fuse"
@@ -131,12 +99,8 @@ def dynamic_sequential_attention(
     """Eq 12-14: T times, for every unit in turn p = msoftmax(beta m), a^r = sum_i p_i h^r_i, then
     s_t = GRU(fused a, s_{t-1}); s_0 = guide.
 
-    phrases `[B, R+1, L, D]` (unit 0 = words), `per_unit` = {W, U, M, V (not for unit 0), w, phi}.
-    After its turn c^r -= p / phi ("probability") or m / phi ("score"), and `clip` keeps it >= 0. c
-    starts at 1 for real tokens and stays 1 if "off". From an empty sentence p and a are 0 and the
-    GRU still steps.
-    Returns states `[B, T, D]`, weights p and coverage (after the step) `[B, T, R+1, L]`, fusion
-    `[B, T, R+1]`.
+    `per_unit` = {W, U, M, V (not for unit 0), w, phi}. After its turn c^r -= p / phi ("probability") or
+    m / phi ("score"), and `clip` keeps it >= 0. From an empty sentence p and a are 0 and the GRU steps.
     """
     mask = np.asarray(mask, bool)
     h = np.where(mask[:, None, :, None], np.asarray(phrases, np.float64), 0)
@@ -196,11 +160,9 @@ def dual_attention(
     segment_ids: Array | None = None,
     cross: bool = False,
 ) -> tuple[Array, Array, Array, Array]:
-    """Eq 1-4: A = softmax(Q K' / sqrt(d_k)) V and D = softmax(dist(Q, K) / sqrt(d_k)) V, by head.
+    """Eq 1-4: A = softmax(Q K^T / sqrt(k)) V and D = softmax(dist(Q, K) / sqrt(k)) V, by head.
 
-    q, k, v: (kernel `[D, h, k]`, bias `[h, k]`). With `cross` a key of the query's own sentence has
-    no part in D. Returns affinity and difference, heads side by side, `[B, L, h k]`, and their maps
-    `[B, h, L, L]` (query, key), whose rows sum to 1, or are 0 where there is no key or no query.
+    With `cross` a key of the query's own sentence has no part in D. Returns both and their maps.
     """
     x, mask = zero_pads(x, mask), np.asarray(mask, bool)
     Q, K, V = (project(x, weights) for weights in (q, k, v))
@@ -229,9 +191,7 @@ def guided_alignment(
 ) -> Array:
     """Eq 5, half of it: for every guide g_i, u_ij = score(x_j, g_i), x-_i = sum_j msoftmax(u_i)_j x_j.
 
-    "additive": w . tanh(x_j W_x + g_i W_g + b); "literal": w . tanh([x_j W_x; g_i W_g + b]) with
-    w `[2 A]`. weights = (W_x, W_g, b, w, c): c, a scalar or None, is added to the score (and has no
-    effect). One row: `[L, D]` each.
+    "additive": w . tanh(x_j W_x + g_i W_g + b); "literal": w . tanh([x_j W_x; g_i W_g + b]).
     """
     W_x, W_g, b, w, c = weights
     w, c = np.reshape(w, -1), 0.0 if c is None else np.reshape(c, -1)[0]
@@ -268,10 +228,7 @@ def aligned(
 def gate_fusion(
     a_star: Array, d_star: Array, weights: Mapping[str, Any], gate: bool
 ) -> tuple[Array, Array]:
-    """Eq 6, one row: d^ = tanh(d* W + b), a^ likewise; g = sigmoid([d^; a^] . w_g); v = g a^ + (1-g) d^.
-
-    Without the gate v = (a^ + d^) / 2, that is g = 1/2. Returns v `[L, H]`, g `[L]`.
-    """
+    """Eq 6: d^ = tanh(d* W + b), a^ likewise; g = sigmoid([d^; a^] . w_g) or 1/2; v = g a^ + (1-g) d^."""
     d_hat = np.tanh(d_star @ weights["W_dhat"] + weights["b_dhat"])
     a_hat = np.tanh(a_star @ weights["W_ahat"] + weights["b_ahat"])
     g = np.full(len(a_star), 0.5)
@@ -283,10 +240,7 @@ def gate_fusion(
 def gate_filter(
     a: Array, v: Array, weights: Mapping[str, Any], filter_gate: bool
 ) -> tuple[Array, Array]:
-    """Eq 7, one row: f = sigmoid([a; v W_v + b_v] . w_f); l = f tanh(v W_l + b_l).
-
-    Without the filter gate f = 1. Returns l `[L, D]`, f `[L]`.
-    """
+    """Eq 7: f = sigmoid([a; v W_v + b_v] . w_f) or 1; l = f tanh(v W_l + b_l). Returns l and f."""
     f = np.ones(len(a))
     if filter_gate:
         projected = v @ weights["W_v"] + weights["b_v"]
@@ -307,16 +261,7 @@ def adaptive_fusion(
 ) -> tuple[Array, Array, Array, Array]:
     """Eq 5-7: a + l ("residual") or l ("replace"), g, f, |l| / |a|; without regulation (a + d) / 2.
 
-    a, d `[B, L, D]` -> `[B, L, D]`, `[B, L]` three times. With regulation, gate or filter gate off, g
-    is 1/2 and f is 1 at real tokens.
-    Weights (those that a setting doesn't use may be left out), A = attention, H = hidden width:
-      W_D, W_a `[D, A]`, b_a `[A]`, w_d `[A]` (literal `[2 A]`), c_d scalar (optional): u of d-;
-        W_a and b_a are applied to the guide a_i;
-      W_A, W_dbar `[D, A]`, b_dbar `[A]`, w_a `[A]` (literal `[2 A]`), c_a scalar (optional): y of a-;
-        W_dbar and b_dbar are applied to the guide d-_i;
-      W_dstar, W_astar `[2 D, D]` (of [d; d-] and [a; a-]), b_dstar, b_astar `[D]`;
-      W_dhat, W_ahat `[D, H]`, b_dhat, b_ahat `[H]`, w_g `[2 H]` (d^ first);
-      W_v, W_l `[H, D]`, b_v, b_l `[D]`, w_f `[2 D]` (a first).
+    W_a, b_a are applied to the guide a_i, W_dbar, b_dbar to d-_i; w_g takes d^ first, w_f takes a first.
     """
     mask = np.asarray(mask, bool)
     a, d = zero_pads(a, mask), zero_pads(d, mask)
@@ -356,13 +301,7 @@ def transformer_encoder(
     epsilon: float = 1e-12,
     activation: Any = "gelu_approximate",
 ) -> tuple[Array, Array]:
-    """A block of BERT: y = norm_1(x + MHA(x)), z = norm_2(y + ff_2(act(ff_1(y)))).
-
-    x `[B, L, D]` -> z `[B, L, D]`, 0 at padding, and the attention maps `[B, h, L, L]` (query, key).
-    Weights: q, k, v (kernel `[D, h, k]`, bias `[h, k]`), o (kernel `[h, k, D]`, bias `[D]`), norm_1,
-    norm_2 (gamma, beta), ff_1 (kernel `[D, F]`, bias), ff_2 (kernel `[F, D]`, bias).
-    `activation`: "gelu_approximate" (BERT, epsilon 1e-12), "gelu" (RoBERTa, 1e-5), a callable.
-    """
+    """A block of BERT: y = norm_1(x + MHA(x)), z = norm_2(y + ff_2(act(ff_1(y)))), and its maps."""
     x = zero_pads(x, mask)
     heads = (weights[name] for name in "qkv")
     affinity, _, attention, _ = dual_attention(x, mask, *heads)
@@ -385,10 +324,7 @@ def dual_attention_block(
 ) -> dict[str, Array]:
     """The block above, where what the heads attend to is fused from A and D before `o`.
 
-    `weights` as of `transformer_encoder`; `fusion` and `options` (alignment, gate, filter_gate, output,
-    regulation) as of `adaptive_fusion`. Without one of the two channels (6.5) the other one takes its
-    place: the fusion gets (D, D), or (A, A).
-    Returns output, affinity and difference (the maps), gate, filter and change (its size).
+    Without one of the two channels the fusion gets (D, D), or (A, A).
     """
     x = zero_pads(x, mask)
     heads = (weights[name] for name in "qkv")
@@ -420,12 +356,7 @@ def classify(x: Array, weights: Sequence[Sequence[Array]]) -> dict[str, Array]:
 def cross_encoder(
     embedded: Array, mask: Array, weights: Mapping[str, Any], pooling: str = "cls", **options: Any
 ) -> dict[str, Any]:
-    """BERT's classifier: softmax(tanh(h W + b) W' + b'), h the last block's first token, or the mean.
-
-    embedded `[B, L, D]`: after the embeddings' norm. Weights: layers, a list as of `transformer_encoder`;
-    pooler (W, b), or None to leave it out; classifier (W, b). "mean": over all real tokens.
-    `options`: epsilon, activation. Returns logits, probabilities, attention (a list, one a layer).
-    """
+    """BERT's classifier: softmax(tanh(h W + b) W' + b'), h the last block's first token, or the mean."""
     outputs, maps = transformer(embedded, mask, weights["layers"], **options)
     last = outputs[-1]
     pooled = {"cls": last[:, 0], "mean": masked_mean(last, mask)}[pooling]
@@ -442,14 +373,7 @@ def dabert(
     dual: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """A cross-encoder, of whose layers those with weights `fusion` are dual attention encoders.
-
-    Weights as of `cross_encoder`; in `layers`, those of a dual layer also have `fusion`, the weights of
-    `adaptive_fusion`. `dual`: options of `dual_attention_block` (distance, cross, use_affinity,
-    use_difference, alignment, gate, filter_gate, output, regulation); `options`: epsilon, activation.
-    Returns logits, probabilities, and the lists affinity, difference, gate, filter, change of the dual
-    layers.
-    """
+    """A cross-encoder, of whose layers those with weights `fusion` are dual attention blocks."""
     x = zero_pads(embedded, mask)
     names = ("affinity", "difference", "gate", "filter", "change")
     kept: dict[str, list] = {name: [] for name in names}
@@ -472,10 +396,7 @@ def dabert(
 def ladra_net(
     embedded: Array, mask: Array, weights: Mapping[str, Any], **options: Any
 ) -> dict[str, Any]:
-    """From the output of the embeddings on: `layers`, then `ladra_net_head`.
-
-    Weights: layers, as of `cross_encoder`, and those of the head. `options`: epsilon, activation.
-    """
+    """From the output of the embeddings on: `layers`, then `ladra_net_head`."""
     return ladra_net_head(
         transformer(embedded, mask, weights["layers"], **options)[0], mask, weights
     )
@@ -486,17 +407,8 @@ def ladra_net_head(
 ) -> dict[str, Any]:
     """From the outputs of an encoder's layers on, `[B, L, D]` each.
 
-    `sentence` `[B, D]`: h^0 of the pair; by default the first token of the last layer.
-    Weights:
-      layer_logits `[number of layers]`, normalize_layers (True): eq 9;
-      phrase: (k1, b1, k2, b2) for each unit of eq 10, [] for none;
-      pooling: (W_r, b_r, omega_r) for each unit, eq 11;
-      dsa: the arguments per_unit (R + 1 of them), W_f, w_f, gru of `dynamic_sequential_attention`
-        and any of its options (steps, beta, coverage, ...); None leaves it out;
-      use_pair (True): whether h_ab has a part in eq 15; fusion: "mean" or "max" there;
-      mlp: [(W, b), (W, b)], ReLU between them.
-    Returns logits, probabilities, layer_weights, pair (h_ab), vector (v of eq 15), and, with dsa,
-    states `[B, T, D]`, weights and coverage `[B, T, R+1, L]`, fusion `[B, T, R+1]`.
+    `sentence` `[B, D]`: h^0 of the pair; by default the first token of the last layer. `use_pair`:
+    whether h_ab has a part in eq 15.
     """
     logits = np.reshape(np.asarray(weights["layer_logits"], np.float64), -1)
     normalize = weights.get("normalize_layers", True)

@@ -93,14 +93,11 @@ def bimpm_match(
     mask_2: Array,
     weights: Mapping[str, Sequence[Array]],
 ) -> Array:
-    """Sentence 1 against sentence 2: `[B, L1, h]` twice, `[B, L2, h]` twice -> `[B, L1, 8 l]`.
+    """Sentence 1 against sentence 2, `[B, L1, h]` twice and `[B, L2, h]` twice -> `[B, L1, 8 l]`.
 
-    weights: (W forward, W backward), `[l, h]` each, by strategy; the strategies there in the order of
-    STRATEGIES, forward before backward in each. alpha_ij = cos(h_i, h_j) of one direction.
-    full: the other's last forward state (that of its last real token), first backward state (token 0);
-    max: max_j f_m(h_i, h_j); attentive: with sum_j alpha_ij h_j / sum_j alpha_ij; max_attentive: with
-    h_j of the largest alpha_ij (the first of equals).
-    0 at pads, and where sentence 2 is empty.
+    weights: (W forward, W backward), `[l, h]` each, by strategy. With alpha_ij = cos(h_i, h_j), full: the
+    last forward state, the first backward state; max: max_j f_m(h_i, h_j); attentive: sum_j alpha_ij h_j /
+    sum_j alpha_ij; max_attentive: h_j of the largest alpha_ij. 0 at pads and without a sentence 2.
     """
     sides = ((forward_1, forward_2), (backward_1, backward_2))
     out = []
@@ -288,9 +285,7 @@ def diin_encoder(
     x: Array, mask: Array, w: Array, z: Sequence[Array], r: Sequence[Array], f: Sequence[Array]
 ) -> tuple[Array, Array]:
     """s_ij = w . [x_i; x_j; x_i * x_j]; x'_i = sum_j msoftmax_j(s) x_j; out = r * x + f * z with
-    z = tanh, r and f = sigmoid of [x; x'] W + b.
-
-    x `[B, L, D]`, w `[3 D]`, z, r, f: (W `[2 D, D]`, b) -> out `[B, L, D]` and the weights, 0 at pads.
+    z = tanh, r and f = sigmoid of [x; x'] W + b. Returns out and the weights, 0 at pads.
     """
     x, w = zero_pads(x, mask), np.reshape(w, -1)
     scores = np.zeros((*x.shape[:2], x.shape[1]))
@@ -336,10 +331,8 @@ def dense_net(
     first: Sequence[Array],
     blocks: Sequence[tuple[Sequence[Sequence[Array]], Sequence[Array]]],
 ) -> Array:
-    """1 x 1 conv `first` (linear), then by block: each 3 x 3 conv reads all that came before and appends
-    ReLU(conv) to it; a linear 1 x 1 conv and a 2 x 2 max-pool follow.
-
-    blocks: ([(kernel, bias), ...], (kernel, bias) of the transition). Result flat, `[B, R C F]`.
+    """1 x 1 conv `first`, then by block: each 3 x 3 conv reads all that came before and appends
+    ReLU(conv) to it; a 1 x 1 conv and a 2 x 2 max-pool follow. Flat, `[B, R C F]`.
     """
     x = conv2d_same(x, *first)
     for convs, transition in blocks:

@@ -1,8 +1,6 @@
 """NumPy float64 oracles of DRr-Net, DIN, their parts, and the schedule of DRr-Net.
 
-Conventions as in `oracles`: loops, Keras layouts (kernels `(in, out)`, y = x W + b), boolean masks
-`[B, L]` (True = real token, right-padded), RNN weights `(kernel, recurrent, bias)` with the GRU
-`reset_after`. Written from the equations alone.
+Conventions as in `oracles`.
 """
 
 import math
@@ -113,10 +111,7 @@ def word_features(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> tu
 
 
 def stack_gru(x: Array, mask: Array, layers: Sequence[Any]) -> Array:
-    """Eq 2: h^l = GRU_l(x^l), x^{l+1} = [h^l; x^l]: `[B, L, D + sum]`, newest first, 0 at pads.
-
-    `layers`: (kernel, recurrent, bias) each.
-    """
+    """Eq 2: h^l = GRU_l(x^l), x^{l+1} = [h^l; x^l]: newest first, 0 at pads."""
     x = zero_pads(x, mask)
     for weights in layers:
         x = np.concatenate([gru(x, mask, *weights)[0], x], -1)
@@ -126,10 +121,7 @@ def stack_gru(x: Array, mask: Array, layers: Sequence[Any]) -> Array:
 def self_attention_pooling(
     x: Array, mask: Array, kernel: Array, bias: Array, context: Array
 ) -> tuple[Array, Array]:
-    """Eq 3: alpha_i = omega . tanh(h_i W + b); pooled = sum_i msoftmax(alpha)_i h_i.
-
-    x `[B, L, D]`, W `[D, A]`, b `[A]`, omega `[A]` -> pooled `[B, D]`, weights `[B, L]`.
-    """
+    """Eq 3: alpha_i = omega . tanh(h_i W + b); sum_i msoftmax(alpha)_i h_i, and the weights."""
     x = zero_pads(x, mask)
     pooled, weights = np.zeros((len(x), x.shape[-1])), np.zeros(x.shape[:2])
     omega = np.reshape(context, -1)
@@ -155,12 +147,9 @@ def reread_attention(
     hard: bool = False,
 ) -> tuple[Array, Array]:
     """Eq 4, 6: m_i = omega . tanh(h_i W + s_{t-1} U + guide M); p = msoftmax(beta m);
-    x_t = sum_i p_i h_i; s_t = GRU(x_t, s_{t-1}).
+    x_t = sum_i p_i h_i; s_t = GRU(x_t, s_{t-1}). Returns all states and weights p.
 
-    h `[B, L, D]`, guide `[B, D]` (or None: that term is left out), s0 `[B, U]`, W and M `[D, A]`, U
-    `[U, A]`, omega `[A]` -> states s_1..s_T `[B, T, U]`, weights p `[B, T, L]`. `hard` is eq 5: p is
-    one-hot at the first arg-max of m over the real tokens. Without a real token p and x_t are 0 and
-    the GRU still steps.
+    `hard` is eq 5: p is one-hot at the first arg-max of m. Without a real token p and x_t are 0.
     """
     h = zero_pads(h, mask)
     state = np.asarray(s0, np.float64)
@@ -183,17 +172,10 @@ def reread_attention(
 
 
 def drr_net(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole DRr-Net in inference mode (eq 7 as reconstructed).
+    """A whole DRr-Net in inference mode (eq 7 as reconstructed), from its weights by name.
 
-    Weights, besides those of `word_features`:
-      highway: the (W_t, b_t, W_g, b_g) of the highway layers, [] for none;
-      layers: the stack-GRU; pooling: (W, b, omega) of eq 3;
-      init: (W, b) of s_0 = tanh(h W + b), "pooled" for s_0 = h itself, None for s_0 = 0;
-      reread: (W_d, U_d, M_d or None, omega_d); gru: its GRU; beta (10); steps (6); hard (False);
-      mlp_h, mlp_v, mlp_out: lists of (kernel, bias); without mlp_h or mlp_v that branch is left out;
-      gate_h, gate_v: (w, b), w `[C]` or `[C, 1]`.
-    Returns probabilities, p_h, p_v and their logits, weights_1, weights_2 `[B, T, L]`, states_1,
-    states_2 and the pooling weights global_1, global_2. A single class is a linear score throughout.
+    init: (W, b) of s_0 = tanh(h W + b), "pooled" for s_0 = h itself, None for s_0 = 0; without mlp_h or
+    mlp_v that branch is left out. A single class is a linear score throughout.
     """
     xs, masks = word_features(inputs, weights)
     states = [
@@ -273,9 +255,7 @@ def matrix_interaction(
 ) -> Array:
     """Eq 8: W^t_tau = tanh(W~'_tau W~_t + W_inter W^t_{tau-1} + b_inter), W^t_0 = 0, for every t.
 
-    p `[B, Lp, n, n]` and h `[B, Lh, n, n]` are W~' and W~, w and b `[n, n]`: matrix products as
-    printed (w a left factor). Result `[B, Lh, Lp, n, n]`; a padded tau keeps W^t_{tau-1}, so
-    `[:, :, -1]` is W^t_{l_P}; a padded t is 0, and so is everything when P is empty.
+    `[B, Lh, Lp, n, n]`; a padded tau keeps W^t_{tau-1}; a padded t is 0, and all is if P is empty.
     """
     out = np.zeros((len(h), h.shape[1], p.shape[1], *np.shape(w)))
     for row in range(len(h)):
@@ -293,9 +273,8 @@ def matrix_interaction(
 def dynamic_weights(last: Array, weights: Sequence[Array], kind: str) -> tuple[list, Array]:
     """Eq 15, 16, 22, 23 for one gate: the left factors and the bias made from W^t_{l_P} `[n, n]`.
 
-    "din1": weights (W_con, b_con, B_con), all `[n, n]` and left factors, as printed; or
-    (W_con, b_con, W_con', b_con', B_con), whose second factor is for the input (concat = "split").
-    "din2": (W_con, B_con) or (W_con, B_con, b_con), `[d, d]` in the Keras layout, b_con `[d]`.
+    "din1": (W_con, b_con, B_con), left factors as printed, or with two more for the input
+    (concat = "split"). "din2": (W_con, B_con) or (W_con, B_con, b_con) in the Keras layout.
     """
     if kind == "din2":
         v, (w_con, big_b, *b_con) = last.reshape(-1), weights  # eq 21
@@ -311,11 +290,8 @@ def matrix_dynamic_gru(
 ) -> dict[str, Array]:
     """Eq 9-23: a GRU over t whose weights are made anew from W^t_{l_P}; h_0 = 0.
 
-    last, x `[B, Lh, n, n]`: W^t_{l_P} and W~_t; gates "z", "r", "h" as in `dynamic_weights`.
-    din1: Z = sigmoid(W_z H_{t-1} + W_z' W~_t + b_z), R likewise, H~ = tanh(W_h (R * H_{t-1}) +
-    W_h' W~_t + b_h), with W' = W unless split; din2 the same with vec() everywhere and * for the
-    products. H_t = (1 - Z) H_{t-1} + Z H~. Returns states `[B, Lh, d]`, 0 at pads, which keep H_{t-1},
-    and the weights made for H_{t-1}: "z", "r", "h" `[B, Lh, n, n]` (din2 `[B, Lh, d]`), 0 at pads.
+    din2 has vec() everywhere and * for the products. Returns the states, 0 at pads, which keep H_{t-1},
+    and the weights made for H_{t-1} by gate.
     """
     batch, length, n, _ = x.shape
     shape = (n * n,) if kind == "din2" else (n, n)
@@ -373,21 +349,10 @@ def gate_strip(made: Array, mask_h: Array) -> Array:
 
 
 def din(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole DIN in inference mode; sentence 1 is P, sentence 2 is H.
+    """A whole DIN in inference mode, from its weights by name; sentence 1 is P, sentence 2 is H.
 
-    Weights, besides those of `word_features`:
-      encoder: the GRU; trans_p, trans_h: (kernel, bias) of eq 7;
-      encode_h: whether H too goes through the encoder (False: raw words, the text-faithful preset;
-        True with trans_h = trans_p and fc = [] is `table2`);
-      inter: (W_inter, b_inter);
-      kind: "din1", "din2", or without dynamic weights: "static", a GRU fed vec(W~_t) and
-        vec(W^t_{l_P}), or "static_interaction", one fed the latter alone;
-      gates: as in `matrix_dynamic_gru`, or the (kernel, recurrent, bias) of that GRU;
-      compare: whether eq 24's mean becomes [h; |p' - h'|; p' * h'] with p' and h' the means of
-        vec(W~'_tau) and vec(W~_t);
-      fc: the ReLU layers of eq 25 (kernel, bias); output: (kernel, bias) of eq 26.
-    Returns probabilities, states `[B, Lh, d]`, interaction `[B, Lh, Lp]` (eq 31), "z", "r", "h"
-    strips `[B, Lh]` (not without dynamic weights).
+    encode_h: whether H goes through the encoder too; compare: whether eq 24's mean becomes
+    [h; |p' - h'|; p' * h'] with the means of vec(W~'_tau) and vec(W~_t).
     """
     (x_p, x_h), (mask_p, mask_h) = word_features(inputs, weights)
     p = gru(x_p, mask_p, *weights["encoder"])[0]

@@ -1,5 +1,6 @@
 """The harness must pass a sound layer and reject each of these broken ones, by the right check."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -164,122 +165,97 @@ def test_option_without_effect_is_rejected() -> None:
 # --- broken layers ---
 
 
-class Leaky(Attend):
-    def averages(self, h1: Any, h2: Any, mask_2: Any) -> Any:
-        return super().averages(h1, h2, ops.ones_like(mask_2))
+def broken(name: str, **methods: Any) -> Any:
+    return type(name, (Attend,), methods)
 
 
-class PadsLeft(Attend):
-    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
-        y1, y2 = super().call(x1, x2, mask_1, mask_2)
-        return y1 + 1, y2
+def answers(name: str, change: Callable[..., Any], **methods: Any) -> Any:
+    """A layer whose first output is `change(layer, y1, x1, y2, mask_2)`."""
+
+    def call(self: Any, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
+        y1, y2 = Attend.call(self, x1, x2, mask_1, mask_2)
+        return change(self, y1, x1, y2, mask_2), y2
+
+    return broken(name, call=call, **methods)
 
 
-class BatchMixing(Attend):
-    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
-        y1, y2 = super().call(x1, x2, mask_1, mask_2)
-        return y1 * ops.mean(x2), y2
+def with_spare(self: Any, x1_shape: Any, x2_shape: Any) -> None:
+    Attend.build(self, x1_shape, x2_shape)
+    self.spare = self.add_weight((2,), name="spare")
 
 
-class Untouched(Attend):
-    def build(self, x1_shape: Any, x2_shape: Any) -> None:
-        super().build(x1_shape, x2_shape)
-        self.spare = self.add_weight((2,), name="spare")
+def config_with(**changed: Any) -> Callable[..., Any]:
+    def get_config(self: Any) -> dict[str, Any]:
+        config = {**Attend.get_config(self), **changed}
+        return {k: v for k, v in config.items() if v is not None}
+
+    return get_config
 
 
-class ZeroGradient(Untouched):
-    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
-        y1, y2 = super().call(x1, x2, mask_1, mask_2)
-        return y1 + ops.sum(self.spare) * 0.0, y2
+def wrong_shape(self: Any, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
+    shapes = (*x1.shape[:-1], self.units + 1), (*x2.shape[:-1], self.units)
+    return tuple(keras.KerasTensor(shape, dtype=self.compute_dtype) for shape in shapes)
 
 
-class Frozen(Attend):
-    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
-        y1, y2 = super().call(ops.stop_gradient(x1), x2, mask_1, mask_2)
-        return y1, y2
-
-
-class ConfigLacks(Attend):
-    def get_config(self) -> dict[str, Any]:
-        return {k: v for k, v in super().get_config().items() if k != "scale"}
-
-
-class ConfigLies(Attend):
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "scale": 3.0}
-
-
-class ConfigOfMethod(Attend):
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "scale": self.averages}
-
-
-class BuildsLate(Attend):
-    def build(self, x1_shape: Any, x2_shape: Any) -> None:
-        pass
-
-
-class WrongShape(Attend):
-    def compute_output_shape(self, x1_shape: Any, x2_shape: Any) -> Any:
-        return (*x1_shape[:-1], self.units + 1), (*x2_shape[:-1], self.units)
-
-    def compute_output_spec(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
-        shapes = self.compute_output_shape(x1.shape, x2.shape)
-        return tuple(keras.KerasTensor(s, dtype=self.compute_dtype) for s in shapes)
-
-
-class OwnPolicy(Attend):
-    def sublayer_policy(self) -> Any:
-        return "float32"
-
-
-class Float32Output(Attend):
-    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
-        y1, y2 = super().call(x1, x2, mask_1, mask_2)
-        return ops.cast(y1, "float32"), y2
-
-
-class WrongMaths(Attend):
-    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
-        y1, y2 = super().call(x1, x2, mask_1, mask_2)
-        return y1 * 1.0001, y2
-
-
-class NanWhenEmpty(Attend):
-    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
-        y1, y2 = super().call(x1, x2, mask_1, mask_2)
-        some = ops.cast(ops.any(mask_2, axis=1), y1.dtype)
-        return y1 / some[:, None, None], y2
-
-
-class NanGradient(Attend):
+def zero_norm(self: Any, y1: Any, x1: Any, y2: Any, mask_2: Any) -> Any:
     """The norm of a zero vector has no gradient, and 0 * NaN is NaN."""
-
-    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
-        y1, y2 = super().call(x1, x2, mask_1, mask_2)
-        h1 = self.dense(x1) * ops.cast(mask_1, x1.dtype)[..., None]
-        return y1 + ops.sqrt(ops.sum(ops.square(h1), axis=(1, 2), keepdims=True)), y2
+    return y1 + ops.sqrt(ops.sum(ops.square(self.dense(x1) * 0.0), axis=(1, 2), keepdims=True))
 
 
+LEAKY = broken(
+    "Leaky", averages=lambda s, h1, h2, mask: Attend.averages(s, h1, h2, ops.ones_like(mask))
+)
 BROKEN = [
-    (Leaky, "check_padding", "differs"),
-    (Leaky, "check_oracle", "differs"),
-    (PadsLeft, "check_padding", "not zero at appended pads"),
-    (BatchMixing, "check_batch", "row 0 alone"),
-    (Untouched, "check_gradients", "spare has no gradient|spare is zero"),
-    (ZeroGradient, "check_gradients", "spare is zero"),
-    (Frozen, "check_gradients", "x1 (has no gradient|is zero)"),
-    (ConfigLacks, "check_config", "lacks .'scale'"),
-    (ConfigLies, "check_config", "scale"),
-    (ConfigOfMethod, "check_config", "scale|serializ"),
-    (BuildsLate, "check_build", r"weights \(0, 0\)"),
-    (WrongShape, "check_symbolic", "symbolic shape"),
-    (OwnPolicy, "check_dtypes", "sublayer dense.* has policy float32"),
-    (Float32Output, "check_dtypes", "output 0 is float32"),
-    (WrongMaths, "check_oracle", "differs"),
-    (NanWhenEmpty, "check_short", "not finite"),
-    (NanGradient, "check_short", "gradient is not finite"),
-    (Leaky, "check_save", "(?i)Could not|unknown|register"),
+    (LEAKY, "check_padding", "differs"),
+    (LEAKY, "check_oracle", "differs"),
+    (LEAKY, "check_save", "(?i)Could not|unknown|register"),
+    (answers("PadsLeft", lambda s, y1, *_: y1 + 1), "check_padding", "not zero at appended pads"),
+    (answers("Mixing", lambda s, y1, x1, y2, m: y1 * ops.mean(y2)), "check_batch", "row 0 alone"),
+    (broken("Untouched", build=with_spare), "check_gradients", "spare (has no gradient|is zero)"),
+    (
+        answers("Zero", lambda s, y1, *_: y1 + ops.sum(s.spare) * 0.0, build=with_spare),
+        "check_gradients",
+        "spare is zero",
+    ),
+    (
+        broken(
+            "Frozen",
+            call=lambda s, x1, x2, mask_1=None, mask_2=None: Attend.call(
+                s, ops.stop_gradient(x1), x2, mask_1, mask_2
+            ),
+        ),
+        "check_gradients",
+        "x1 (has no gradient|is zero)",
+    ),
+    (broken("Lacks", get_config=config_with(scale=None)), "check_config", "lacks .'scale'"),
+    (broken("Lies", get_config=config_with(scale=3.0)), "check_config", "scale"),
+    (broken("Method", get_config=config_with(scale=noise)), "check_config", "scale|serializ"),
+    (
+        broken("BuildsLate", build=lambda self, x1_shape, x2_shape: None),
+        "check_build",
+        r"weights \(0, 0\)",
+    ),
+    (broken("WrongShape", compute_output_spec=wrong_shape), "check_symbolic", "symbolic shape"),
+    (
+        broken("OwnPolicy", sublayer_policy=lambda self: "float32"),
+        "check_dtypes",
+        "sublayer dense.* has policy float32",
+    ),
+    (
+        answers("Wide", lambda s, y1, *_: ops.cast(y1, "float32")),
+        "check_dtypes",
+        "output 0 is float32",
+    ),
+    (answers("WrongMaths", lambda s, y1, *_: y1 * 1.0001), "check_oracle", "differs"),
+    (
+        answers(
+            "NanWhenEmpty",
+            lambda s, y1, x1, y2, m: y1 / ops.cast(ops.any(m, axis=1), y1.dtype)[:, None, None],
+        ),
+        "check_short",
+        "not finite",
+    ),
+    (answers("NanGradient", zero_norm), "check_short", "gradient is not finite"),
 ]
 
 

@@ -47,10 +47,6 @@ class DualAttention(Layer):
         other sentence has a difference of zeros. Scores and softmax are float32 under every
         half-precision policy.
 
-    Memory:
-        `"l1"` needs the differences of all features of all pairs, `[B, num_heads, L, L, key_dim]`, but
-        computes them feature by feature, in the backward pass again.
-
     Raises:
         InputError: The distance is unknown, a number is not positive, or `segment_ids` is missing.
 
@@ -184,10 +180,6 @@ class AdaptiveFusion(Layer):
     Masking:
         Padding is never attended to; outputs and gates are zero there. Scores, softmax and gates are
         float32 under every half-precision policy.
-
-    Memory:
-        The additive scores need a tanh for each pair of tokens and attention unit,
-        `[B, L, L, attention_units]`, but are computed unit by unit, in the backward pass again.
 
     Raises:
         InputError: An option is unknown, a number is not positive, or the inputs differ in width.

@@ -20,7 +20,7 @@ FEATURES = tuple(
     """.split()
 )
 ALIGNED = 0.6  # cosine from which a word counts as aligned
-NEAR = 1e-3  # distance from the best cosine at which a word no longer counts as aligned to
+NEAR = 1e-3  # width of the band in which a comparison of cosines is neither true nor false
 MOST = 4.0  # limit of a feature in a product, in standard deviations
 
 
@@ -140,9 +140,10 @@ class MatchingFeatures(_Float32Layer):
         place = ops.cumsum(mask, axis=1) / count[:, None]
         other_count = ops.maximum(ops.sum(other_mask, axis=1, keepdims=True), 1.0)
         other_place = ops.cumsum(other_mask, axis=1) / other_count
-        # A repeated word ties with itself, and rounding must not decide between the two.
+        # Both comparisons are continuous, so that rounding decides nothing: a repeated word ties.
         behind = ops.max(cosines, axis=2, keepdims=True) - cosines
         winners = ops.relu(1.0 - behind / NEAR)
+        unaligned = ops.clip((ALIGNED - best) / NEAR, 0.0, 1.0)
         aligned_to = ops.sum(winners * other_place[:, None], axis=2) / ops.sum(winners, axis=2)
         both = same[:, :-1, :-1] * same[:, 1:, 1:]
         # A single padded column keeps the maximum over no bigrams at all defined.
@@ -161,7 +162,7 @@ class MatchingFeatures(_Float32Layer):
             "shared_bigrams": ops.sum(bigrams, axis=1) / count,
             "new_number": ops.max(ops.relu(number) * mask * (1.0 - shared), axis=1),
             "order": ops.sum(ops.abs(place - aligned_to) * mask, axis=1) / count,
-            "unaligned": ops.sum(_float(ops.less(best, ALIGNED)) * mask, axis=1) / count,
+            "unaligned": ops.sum(unaligned * mask, axis=1) / count,
         }
 
     def compute_output_spec(self, word_ids_1, word_ids_2, vectors_1, vectors_2):

@@ -56,7 +56,7 @@ def summed(layer, layers):
 
 def convolved(layer, x, mask):
     pairs = zip(layer.hidden_convolutions, layer.output_convolutions)
-    return oracles.phrase_cnn(x, mask, [weights_of(a) + weights_of(b) for a, b in pairs], "relu")
+    return oracles.phrase_cnn(x, mask, [weights_of(a) + weights_of(b) for a, b in pairs])
 
 
 def read(layer, phrases, mask, guide):

@@ -69,13 +69,37 @@ def test_masks_and_pairs():
         stacked = sequence.stack_pair(ops.convert_to_tensor(one), ops.convert_to_tensor(two))
         assert tuple(stacked.shape)[:2] == (6, max(one.shape[1], two.shape[1]))
         back = sequence.split_pair(stacked, one.shape[1], two.shape[1])
-        np.testing.assert_array_equal(value(back[0]), one)
-        np.testing.assert_array_equal(value(back[1]), two)
+        assert all((value(b) == x).all() for b, x in zip(back, (one, two)))
     with sequence.equal_lengths():
         stacked = sequence.stack_pair(ops.convert_to_tensor(X), ops.convert_to_tensor(X + 1))
         back = sequence.split_pair(stacked, None, None)
-    np.testing.assert_array_equal(value(back[0]), X)
-    np.testing.assert_array_equal(value(back[1]), X + 1)
+    assert all((value(b) == x).all() for b, x in zip(back, (X, X + 1)))
+
+
+def there_and_back(one, two):
+    return sequence.split_pair(sequence.stack_pair(one, two), one.shape[1], ops.shape(two)[1])
+
+
+@pytest.mark.backend("jax")
+def test_pairs_are_stacked_when_a_program_is_exported_with_unknown_lengths():
+    import jax
+    from jax import export
+
+    n, m = export.symbolic_shape("n, m")
+    shapes = (jax.ShapeDtypeStruct((3, length, 4), "float32") for length in (n, m))
+    back = export.export(jax.jit(there_and_back))(*shapes).call(X, Y)
+    assert all((value(b) == x).all() for b, x in zip(back, (X, Y)))
+
+
+@pytest.mark.backend("tensorflow")
+def test_litert_takes_stacked_masks():
+    import tensorflow as tf
+
+    shapes = [tf.TensorSpec((3, length), tf.bool) for length in (5, None)]
+    function = tf.function(lambda one, two: there_and_back(one, two)[1])
+    graph = function.get_concrete_function(*shapes)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([graph], function)
+    assert converter.convert()  # with LiteRT's own operations alone
 
 
 @pytest.mark.parametrize("name", ["masked_softmax", "masked_mean", "masked_max", "cosine_matrix"])
@@ -87,9 +111,8 @@ def test_gradients_are_finite_at_empty_rows_and_zero_vectors(name):
             x = masking.zero_padding(x, mask)
             if name == "cosine_matrix":
                 return similarity.cosine_matrix(x, x)
-            return getattr(sm, name)(
-                x, mask[..., None] if name == "masked_softmax" else mask, axis=1
-            )
+            mask = mask[..., None] if name == "masked_softmax" else mask
+            return getattr(sm, name)(x, mask, axis=1)
 
     inputs = {"x": X, "mask": MASK}
     layer = Apply()
@@ -102,15 +125,39 @@ def test_masked_max_in_a_functional_model(tmp_path):
     mask = keras.Input((None,), dtype="bool")
     model = keras.Model([x, mask], sm.masked_max(x, mask))
     model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    expected = value(sm.masked_max(X, MASK))
-    np.testing.assert_array_equal(value(model([X, MASK])), expected)
-    np.testing.assert_array_equal(value(loaded([X, MASK])), expected)
+    for each in (model, keras.models.load_model(tmp_path / "model.keras")):
+        np.testing.assert_array_equal(value(each([X, MASK])), value(sm.masked_max(X, MASK)))
 
 
 def test_negative_axis_is_refused():
     with pytest.raises(ValueError, match="count from the front. Received: axis=-1"):
         sm.masked_mean(X, MASK, axis=-1)
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("weighted", [False, True])
+def test_pairwise_sum_makes_one_feature_at_a_time(weighted):
+    """PyTorch saves no tensor `[F, L, L]` for the backward pass, and never makes one."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Sizes(TorchDispatchMode):
+        largest = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            out = function(*args, **(kwargs or {}))
+            made = [t for t in keras.tree.flatten(out) if isinstance(t, torch.Tensor)]
+            owned = [t.untyped_storage().nbytes() // t.element_size() for t in made]  # no views
+            self.largest = max([self.largest, *owned])
+            return out
+
+    x, y = (torch.rand(8, 20, requires_grad=True) for _ in "xy")
+    weights = (torch.rand(8, requires_grad=True),) if weighted else ()
+    saved = []
+    keep = torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t)
+    with keep, Sizes() as made:
+        similarity.pairwise_sum(x, y, *weights).sum().backward()
+    assert made.largest == 400 and max(t.numel() for t in saved) <= 400
 
 
 @pytest.mark.backend("torch")
