@@ -116,6 +116,13 @@ def require_choice(allowed: Collection[str], **arguments: str) -> None:
             raise InputError(f"{name} must be one of {tuple(allowed)}. Received: {name}={value!r}")
 
 
+def require_above_zero(**arguments: float) -> None:
+    """Raise an `InputError` that names the argument that is not above 0."""
+    for name, number in arguments.items():
+        if not number > 0:
+            raise InputError(f"{name} must be above 0. Received: {name}={number!r}")
+
+
 def require_positive(**arguments: int) -> None:
     """Raise an `InputError` that names the argument that is below 1."""
     for name, number in arguments.items():

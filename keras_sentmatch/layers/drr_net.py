@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers.base import Layer, require_choice, require_positive
+from keras_sentmatch.layers.base import Layer, require_above_zero, require_choice, require_positive
 from keras_sentmatch.layers.stack_rnn import GlorotPerGate
 from keras_sentmatch.ops import masked_max, masked_softmax
 from keras_sentmatch.ops.masking import at_least_float32, masked_argmax
@@ -80,8 +80,7 @@ class RerereadAttention(Layer):
     ):
         super().__init__(**kwargs)
         require_positive(units=units, attention_units=attention_units, steps=steps)
-        if not beta > 0:
-            raise InputError(f"beta must be positive. Received: beta={beta!r}")
+        require_above_zero(beta=beta)
         require_choice(SELECTIONS, selection=selection)
         require_choice(INITIAL_STATES, initial_state=initial_state)
         self.cell = keras.layers.GRUCell(

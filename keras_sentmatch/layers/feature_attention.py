@@ -9,7 +9,12 @@ from keras import ops
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers._transformer_block import TransformerBlock
-from keras_sentmatch.layers.base import Layer, require_choice, require_positive
+from keras_sentmatch.layers.base import (
+    Layer,
+    require_above_zero,
+    require_choice,
+    require_positive,
+)
 from keras_sentmatch.layers.bidirectional_rnn import BidirectionalRNN
 from keras_sentmatch.ops import masked_max, masked_mean
 from keras_sentmatch.ops.masking import at_least_float32, zero_padding
@@ -41,12 +46,6 @@ class _Narrowing(Layer):
 def _reduced(width: int, reduction: float) -> int:
     """Return `width / reduction` rounded down, at least 1; 300 / 3.75 is 80."""
     return max(1, math.floor(width / reduction + 1e-6))
-
-
-def _require_above_zero(**reductions: float) -> None:
-    for name, value in reductions.items():
-        if not value > 0:
-            raise InputError(f"{name} must be above 0. Received: {name}={value!r}")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -88,7 +87,7 @@ class FeatureAttention(_Narrowing):
 
     def __init__(self, reduction: float = 1, kernel_regularizer=None, **kwargs):
         super().__init__(**kwargs)
-        _require_above_zero(reduction=reduction)
+        require_above_zero(reduction=reduction)
 
     def narrow_widths(self, width: int) -> dict[str, float]:
         return {"D/r": width / self.reduction}
@@ -203,7 +202,7 @@ class SelectiveFeatureAttention(_Narrowing):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        _require_above_zero(r1=r1, r2=r2)
+        require_above_zero(r1=r1, r2=r2)
         require_choice(("compact", "literal"), units=units)
         require_choice((*CNNS, *STACKED), branch_kind=branch_kind)
         require_positive(branches=branches, heads=heads)

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers.base import Layer, require_choice, require_positive
+from keras_sentmatch.layers.base import Layer, require_above_zero, require_choice, require_positive
 from keras_sentmatch.layers.stack_rnn import GlorotPerGate
 from keras_sentmatch.ops import masked_max, masked_softmax
 from keras_sentmatch.ops.masking import at_least_float32, zero_padding
@@ -201,8 +201,7 @@ class DynamicSequentialAttention(Layer):
     ):
         super().__init__(**kwargs)
         require_positive(steps=steps, attention_units=attention_units)
-        if not beta > 0:
-            raise InputError(f"beta must be positive. Received: beta={beta!r}")
+        require_above_zero(beta=beta)
         require_choice(COVERAGES, coverage=coverage)
         require_choice(UPDATES, coverage_update=coverage_update)
 

@@ -259,35 +259,34 @@ class WordRepresentation(Layer):
     def call(
         self, word_ids, other_word_ids=None, char_ids=None, pos=None, antonym=None, training=None
     ):
-        def needed(value, name: str, switch: str):
-            if value is None:
-                raise InputError(
-                    f"A WordRepresentation with {switch} must be called with {name}. Received: None"
-                )
-            return value
-
+        given = {
+            "other_word_ids": (self.exact_match, other_word_ids),
+            "char_ids": (self.char_vocabulary_size, char_ids),
+            "pos": (self.pos_tags, pos),
+            "antonym": (self.antonym, antonym),
+        }
+        missing = [name for name, (wanted, ids) in given.items() if wanted and ids is None]
+        if missing:
+            raise InputError(
+                f"This WordRepresentation must be called with {', '.join(missing)}. Received: None"
+            )
         dtype = self.compute_dtype
         features = [
             self.embedding_dropout(embedding(word_ids), training=training)
             for embedding in self.word_embeddings
         ]
         if characters := self.char_cnn or self.char_lstm:
-            char_ids = needed(char_ids, "char_ids", "char_vocabulary_size")
             features.append(characters(char_ids, training=training))
         if self.exact_match:
-            other = needed(other_word_ids, "other_word_ids", "exact_match=True")
-            same = ops.equal(ops.expand_dims(word_ids, 2), ops.expand_dims(other, 1))
-            known = ops.greater(ops.expand_dims(word_ids, 2), 1)
-            features.append(
-                ops.cast(ops.any(ops.logical_and(same, known), axis=2, keepdims=True), dtype)
-            )
+            words = ops.expand_dims(word_ids, 2)
+            same = ops.equal(words, ops.expand_dims(other_word_ids, 1))
+            same = ops.logical_and(same, ops.greater(words, 1))
+            features.append(ops.cast(ops.any(same, axis=2, keepdims=True), dtype))
         if self.pos_tags:
-            pos = needed(pos, "pos", "pos_tags")
             one_hot = partial(ops.one_hot, num_classes=self.pos_tags, dtype=dtype)
             features.append((self.pos_embedding or one_hot)(pos))
         if self.antonym:
-            flag = needed(antonym, "antonym", "antonym=True")
-            features.append(ops.expand_dims(ops.cast(flag, dtype), -1))
+            features.append(ops.expand_dims(ops.cast(antonym, dtype), -1))
         return zero_padding(ops.concatenate(features, axis=-1), ops.not_equal(word_ids, 0))
 
     def compute_output_shape(self, word_ids_shape):
