@@ -31,7 +31,7 @@ class BiMPM(FeatureHost):
 
     def interact(self, one: Sentence, two: Sentence):
         given = one.states, two.states, one.mask, two.mask
-        m1, m2 = self.matching(*given)  # [B, L, 2 * perspectives * strategies], eq 2-6
+        m1, m2 = self.matching(*given)  # [B, L, 8 * perspectives], eq 2-6
         self.show(lambda: self.matches(*given))
         u1, u2 = self.attend_features(self.feature_blocks, m1, one.mask, m2, two.mask)
         p, q = both(

@@ -341,8 +341,3 @@ def max_pool_rates(x: Array, mask: Array) -> Array:
     winners = masked_max(x, mask)[1]
     rates = (winners[:, None, :] == np.arange(mask.shape[1])[None, :, None]).mean(axis=-1)
     return np.where(mask, rates, 0)
-
-
-def l2_penalty(weights: Sequence[Array], strength: float = 1e-6) -> float:
-    """strength * sum of all squared entries (the caller leaves the embeddings out)."""
-    return strength * float(sum(np.square(np.asarray(w, np.float64)).sum() for w in weights))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.oracles import Array, masked_mean, masked_softmax, relu, sigmoid, softmax
+from tests.oracles import Array, masked_softmax, relu, sigmoid, softmax
 from tests.oracles_blocks import conv1d_same, layer_norm
 from tests.oracles_hosts import gelu as gelu_approximate
 from tests.oracles_recurrent import (
@@ -351,18 +351,6 @@ def transformer(
 def classify(x: Array, weights: Sequence[Sequence[Array]]) -> dict[str, Array]:
     logits = mlp(x, weights)
     return {"logits": logits, "probabilities": class_probabilities(logits)}
-
-
-def cross_encoder(
-    embedded: Array, mask: Array, weights: Mapping[str, Any], pooling: str = "cls", **options: Any
-) -> dict[str, Any]:
-    """BERT's classifier: softmax(tanh(h W + b) W' + b'), h the last block's first token, or the mean."""
-    outputs, maps = transformer(embedded, mask, weights["layers"], **options)
-    last = outputs[-1]
-    pooled = {"cls": last[:, 0], "mean": masked_mean(last, mask)}[pooling]
-    if weights.get("pooler") is not None:
-        pooled = np.tanh(dense(pooled, weights["pooler"]))
-    return {**classify(pooled, [weights["classifier"]]), "attention": maps}
 
 
 def dabert(

@@ -90,7 +90,7 @@ def case(name, inputs=PAIRS, **config):
 
 CASES = [case("LadRaNet")]
 VARIANTS = [
-    case("free", layer_weighting="free", coverage="log", fuse_word=False, clip_coverage=False),
+    case("free", layer_weighting="free", fuse_word=False, clip_coverage=False),
     case("score", widths=(3,), coverage_update="score"),
     case("RoBERTa", ROBERTA_PAIRS, backbone=ROBERTA, coverage="off"),
 ]
