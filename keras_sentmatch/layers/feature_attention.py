@@ -1,7 +1,6 @@
 """Feature attention and selective feature attention (Zang and Liu, 2024)."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -20,36 +19,13 @@ from keras_sentmatch.ops import masked_max, masked_mean
 from keras_sentmatch.ops.masking import at_least_float32, zero_padding
 
 
-class _Narrowing(Layer):
-    """A layer whose narrow widths eq 9 of the paper bounds."""
-
-    width: int  # of x, once built
-
-    def build(self, x_shape):
-        self.width = x_shape[-1]
-
-    narrow_widths: Callable[[int], dict[str, float]]  # of eq 9 by name, for a width of x
-
-    def too_narrow(self, width: int, length: int) -> str:
-        """Name the widths that do not exceed `8.33 ln(length)` (eq 9); "" if there are none."""
-        least = 8.33 * math.log(length)
-        widths = self.narrow_widths(width).items()
-        narrow = ", ".join(f"{name} = {value:.4g}" for name, value in widths if value <= least)
-        if not narrow:
-            return ""
-        return (
-            f"{narrow} should exceed 8.33 ln({length}) = {least:.4g} for {width} features and "
-            f"sentences of {length} tokens (eq 9 of the SFA paper)."
-        )
-
-
 def _reduced(width: int, reduction: float) -> int:
     """Return `width / reduction` rounded down, at least 1; 300 / 3.75 is 80."""
     return max(1, math.floor(width / reduction + 1e-6))
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class FeatureAttention(_Narrowing):
+class FeatureAttention(Layer):
     """Scale every feature of a sentence by a gate computed from the mean of its tokens.
 
     `s = mean_l x_l`, `e = sigmoid(tanh(s W_1) W_2)`, `u_l = e * x_l`. All tokens have the same gates.
@@ -82,18 +58,15 @@ class FeatureAttention(_Narrowing):
 
     References:
         Zang, Liu: "Modeling Selective Feature Attention for Representation-based Siamese Text
-        Matching", eq 1-3 and 9.
+        Matching", eq 1-3.
     """
 
     def __init__(self, reduction: float = 1, kernel_regularizer=None, **kwargs):
         super().__init__(**kwargs)
         require_above_zero(reduction=reduction)
 
-    def narrow_widths(self, width: int) -> dict[str, float]:
-        return {"D/r": width / self.reduction}
-
     def build(self, x_shape):
-        super().build(x_shape)
+        self.width = x_shape[-1]
         hidden = _reduced(self.width, self.reduction)
         self.squeeze = self.dense(hidden, "squeeze", "tanh", self.width)
         self.excitation = self.dense(self.width, "excitation", "sigmoid", hidden)
@@ -119,7 +92,7 @@ STACKED = (*RNNS, "transformer")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class SelectiveFeatureAttention(_Narrowing):
+class SelectiveFeatureAttention(Layer):
     """Read a sentence with N branches and weight the branches feature by feature.
 
     A bottleneck narrows `x`. The branches `x^(1)..x^(N)`, each W wide, read it: by default a stack of
@@ -179,7 +152,7 @@ class SelectiveFeatureAttention(_Narrowing):
 
     References:
         Zang, Liu: "Modeling Selective Feature Attention for Representation-based Siamese Text
-        Matching", eq 4-9, Fig 3, 4.
+        Matching", eq 4-8, Fig 3, 4.
     """
 
     def __init__(
@@ -215,13 +188,6 @@ class SelectiveFeatureAttention(_Narrowing):
             )
         self.selects = gates and selection
 
-    def narrow_widths(self, width: int) -> dict[str, float]:
-        r1 = self.r1 if self.autoencoder else 1
-        widths = {"2D/r1": 2 * width / r1}
-        if self.gates:
-            widths["2D/(r1 r2)"] = 2 * width / (r1 * self.r2)
-        return widths
-
     def _widths(self) -> tuple[int, int]:
         """Return the widths of the input of the first branch and of a branch."""
         if not self.autoencoder:
@@ -253,7 +219,7 @@ class SelectiveFeatureAttention(_Narrowing):
         )
 
     def build(self, x_shape):
-        super().build(x_shape)
+        self.width = x_shape[-1]
         read, branch = self._widths()
         if self.autoencoder:
             self.narrowing = self.dense(read, "narrowing", inputs=self.width)

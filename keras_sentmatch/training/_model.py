@@ -14,7 +14,6 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.unseen_words import BLOCK
-from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
 from keras_sentmatch.metrics import SparseMacroF1
 from keras_sentmatch.training._initial_weights import init_from
 from keras_sentmatch.training.config import TrainingConfig
@@ -81,14 +80,6 @@ def make_model(
         init_from(model, encoder, vectors, train, settings.first_run)
     compile_model(model, train, settings)
     return model
-
-
-def warn_of_narrow_features(model: keras.Model, longest: int) -> None:
-    """Warn of feature attention that is too narrow for sentences of `longest` tokens (its eq 9)."""
-    kinds = (FeatureAttention, SelectiveFeatureAttention)
-    blocks = [layer for layer in model.layers if isinstance(layer, kinds)]
-    for narrow in sorted({block.too_narrow(block.width, longest) for block in blocks} - {""}):
-        log.warning(f"Feature attention: {narrow} Reduce less in model.feature_attention_config.")
 
 
 def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConfig) -> None:

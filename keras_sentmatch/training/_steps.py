@@ -18,7 +18,7 @@ from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.training import resume
 from keras_sentmatch.training._batches import examples, fit_arguments, make_batches
-from keras_sentmatch.training._model import Build, make_model, warn_of_narrow_features
+from keras_sentmatch.training._model import Build, make_model
 from keras_sentmatch.training.callbacks import make_callbacks, monitor_of, progress_callback
 from keras_sentmatch.training.encoding import EncodingCache, FittedEncoder
 from keras_sentmatch.training.folds import Folds
@@ -71,7 +71,6 @@ class Run:
         self.model = self._new_model()
         training = self.recipe.training
         self.batches = make_batches(self.data, encoder, self.model, training, self.encodings)
-        warn_of_narrow_features(self.model, self.batches["train"].bucket_lengths[-1])
         self.sentences = str(encoder.report)
         words = f"{self.data.labeled!r}, {encoder.vocabulary_size} words"
         for note in (words, self.sentences, coverage):

@@ -7,7 +7,6 @@ import pytest
 
 from keras_sentmatch.applications import DRCN
 from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
-from keras_sentmatch.training._model import warn_of_narrow_features
 from tests.applications.common import WORDS, model_case
 from tests.applications.test_hosts import HOSTS, PLAIN
 from tests.applications.test_hosts import SMALL as SMALL_HOSTS
@@ -113,18 +112,3 @@ def test_hosts(name):
     sfa = Case(partial(PLAIN[name].make, feature_attention="sfa"), PLAIN[name].inputs, (0, 0))
     check_option(sfa, "feature_attention_config", None, {"share": True})
     check_option(sfa, "feature_attention_config", None, {"branches": 2, "r1": 2})
-
-
-@pytest.mark.once
-def test_training_warns_of_narrow_blocks(caplog):
-    make = partial(SMALL_HOSTS["esim"], feature_attention="sfa")
-    warn_of_narrow_features(make(feature_attention_config={"r1": 1, "r2": 1}), 2)  # 8 > 5.77
-    warn_of_narrow_features(make(feature_attention=None), 10)
-    assert not caplog.records
-    warn_of_narrow_features(make(), 10)
-    (record,) = caplog.records  # for both sentences
-    assert record.getMessage() == (
-        "Feature attention: 2D/r1 = 2.667, 2D/(r1 r2) = 0.5333 should exceed 8.33 ln(10) = 19.18 for "
-        "4 features and sentences of 10 tokens (eq 9 of the SFA paper). Reduce less in "
-        "model.feature_attention_config."
-    )

@@ -192,13 +192,3 @@ def test_transformer_block_is_the_textbook_one():
         y = block.norms[0](alone + theirs(alone, alone))
         want = block.norms[1](y + block.narrow(block.wide(y)))
         assert abs(got[row, :length] - value(want)[0]).max() < 1e-5
-
-
-def test_eq_9():
-    """With 300 features and (3, 5) it holds up to 121 tokens."""
-    narrow = FeatureAttention(reduction=10).too_narrow
-    assert narrow(25, 35).startswith("D/r = 2.5 should exceed 8.33 ln(35) = 29.62")
-    assert narrow(300, 35) == ""
-    assert "2D/(r1 r2) = 40 should" in SelectiveFeatureAttention().too_narrow(300, 122)
-    assert SelectiveFeatureAttention().too_narrow(300, 121) == ""
-    assert SelectiveFeatureAttention(gates=False).too_narrow(300, 122) == ""

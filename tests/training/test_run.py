@@ -11,7 +11,7 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.ensemble import load_run
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.training import load_recipe, train, train_ensemble
+from keras_sentmatch.training import load_recipe, train_ensemble
 from keras_sentmatch.training.config import VectorsConfig
 from tests.toys.training import (
     build_tiny,
@@ -97,14 +97,6 @@ def test_mixed_precision_other_settings_and_unlabeled_test_pairs(tmp_path):
     assert result.metrics["monitor"] == "val_macro_f1"
     assert result.matcher.predict_proba(bare).dtype == np.float32
     assert "test" not in result.metrics and (tmp_path / "a" / "confusion_matrix.png").exists()
-
-
-def test_feature_attention_that_is_too_narrow_for_the_sentences(tmp_path, caplog):
-    recipe = tiny_recipe(epochs=1)
-    recipe = replace(recipe, name="esim", model={"units": 4, "feature_attention": "fa"})
-    train(recipe, tiny_splits(), tmp_path / "a", progress=False, baseline=False)
-    said = "D/r = 4 should exceed 8.33 ln(4) = 11.55 for 4 features and sentences of 4 tokens"
-    assert sum(said in message for message in caplog.messages) == 1
 
 
 def test_word_vectors_are_put_in(tmp_path):
