@@ -81,7 +81,7 @@ def audit(
             f"All {len(pairs):,} pairs have the same label, so nothing can be compared. Add pairs of "
             "another label, or name the column of the labels."
         )
-    fold, _ = fold_numbers(pairs, folds)
+    fold = fold_numbers(pairs, folds)
     outputs, shortcuts = _cross_answers(pairs, recipe, folds, fold, progress)
     suspects = _far_scores if pairs.task == "regression" else _suspects
     repeats, conflicts = _repeats(pairs)

@@ -106,7 +106,6 @@ def cross_validate(
     out: str | Path,
     *,
     folds: int = 5,
-    group_by_sentence: bool = False,
     resume: bool = False,
     progress: bool = True,
     baseline: bool = True,
@@ -124,8 +123,6 @@ def cross_validate(
         out: Folder to write: the metrics of each fold in `fold-N`, without its model, and
             `crossval.json`.
         folds: Number of folds. Defaults to 5.
-        group_by_sentence: Whether all pairs that share a sentence, on either side and through other
-            pairs, stay in one fold.
         resume: Whether to keep the finished folds in `out` and continue with the next one.
         progress: Whether to show epochs on standard error.
         baseline: Whether to train the bag-of-words baseline on each fold too.
@@ -154,7 +151,7 @@ def cross_validate(
     if recipe.training.folds == "auto":
         recipe = recipe.with_training(folds=0)
     options = {"resume": resume, "progress": progress, "baseline": baseline, **arguments}
-    parts = fold_parts(pairs, folds, group_by_sentence)
+    parts = fold_parts(pairs, folds)
     folders = [out / f"fold-{number}" for number in range(1, folds + 1)]
     found = train_folds(train, recipe, parts, folders, **options)
     report: dict[str, Any] = {
@@ -163,7 +160,6 @@ def cross_validate(
         "backend": keras.config.backend(),
         "rows": len(pairs),
         "folds": folds,
-        "group_by_sentence": group_by_sentence,
         "seed": recipe.training.seed,
         "test": _with_error([metrics["test"] for metrics in found]),
     }

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.data.splits import part_numbers, sentence_groups
+from keras_sentmatch.data.splits import part_numbers
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.safety import read_arrays
@@ -181,15 +181,12 @@ def _mean(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 # === Cross-validation: every pair is a test pair once ===
 
 
-def fold_parts(
-    pairs: PairDataset, folds: int, group_by_sentence: bool = False
-) -> Iterator[dict[str, PairDataset]]:
+def fold_parts(pairs: PairDataset, folds: int) -> Iterator[dict[str, PairDataset]]:
     """Yield the training, validation and test pairs of each fold of a cross-validation."""
-    part, groups = fold_numbers(pairs, folds, group_by_sentence)
+    part = fold_numbers(pairs, folds)
     for number in range(folds):
         rest = pairs.select(part != number)
-        theirs = None if groups is None else groups[part != number]
-        inner = part_numbers(rest, [1 - VALIDATION, VALIDATION], seed=SEED, groups=theirs)
+        inner = part_numbers(rest, [1 - VALIDATION, VALIDATION], seed=SEED)
         yield {
             "train": rest.select(inner == 0, split="train"),
             "validation": rest.select(inner == 1, split="validation"),
@@ -197,26 +194,14 @@ def fold_parts(
         }
 
 
-def fold_numbers(
-    pairs: PairDataset, folds: int, group_by_sentence: bool = False
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the fold of each pair, from 0, and with `group_by_sentence` the group of each pair."""
+def fold_numbers(pairs: PairDataset, folds: int) -> np.ndarray:
+    """Return the fold of each pair, from 0."""
     if type(folds) is not int or not 2 <= folds <= len(pairs):
         raise InputError(
-            f"{wording(f'folds={folds}', f'--crossval {folds}')}; expected 2 to {len(pairs):,}, the number of pairs."
+            f"{wording(f'folds={folds}', f'--crossval {folds}')}; expected 2 to {len(pairs):,}, the "
+            "number of pairs."
         )
     if pairs.labels is None:
         how = wording("label=…", "--columns FIRST,SECOND,LABEL")
         raise InputError(f"The pairs have no labels. Name their column with {how}.")
-    groups = sentence_groups(pairs) if group_by_sentence else None
-    if groups is not None and len(counts := np.bincount(groups)) < folds:
-        raise InputError(
-            f"{wording(f'folds={folds}', f'--crossval {folds}')}, but the {len(pairs):,} pairs form "
-            f"only {len(counts)} groups that share no sentence. Use fewer folds, or leave out group_by_sentence."
-        )
-    if groups is not None and counts.max() > len(pairs) / folds:
-        log.warning(
-            f"{counts.max():,} of {len(pairs):,} pairs share sentences: their fold is larger than "
-            "the others"
-        )
-    return part_numbers(pairs, [1 / folds] * folds, seed=SEED, groups=groups), groups
+    return part_numbers(pairs, [1 / folds] * folds, seed=SEED)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.data.splits import part_numbers, sentence_groups
+from keras_sentmatch.data.splits import part_numbers
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import Matcher
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
@@ -149,13 +149,6 @@ def rows_of(pairs):
     return set(zip(pairs.sentence1, pairs.sentence2))
 
 
-def chained_pairs():
-    """Pairs in chains of three: a-b, b-c, c-d share sentences, the second and third on other sides."""
-    first = [f"{word} {i}" for i in range(20) for word in ("a", "B", "d")]
-    second = [f"{word}  {i}" for i in range(20) for word in ("b", "c", "c")]
-    return PairDataset(first, second, [0, 1, 1] * 20, label_names=("no", "yes"))
-
-
 def test_each_pair_is_tested_once_and_labels_keep_their_shares():
     pairs = tiny_pairs(100, 0)
     tested = []
@@ -165,22 +158,6 @@ def test_each_pair_is_tested_once_and_labels_keep_their_shares():
         assert abs(np.mean(parts["test"].labels) - np.mean(pairs.labels)) < 0.06
         tested += zip(parts["test"].sentence1, parts["test"].sentence2)
     assert sorted(tested) == sorted(zip(pairs.sentence1, pairs.sentence2))
-
-
-def test_pairs_that_share_a_sentence_stay_together():
-    pairs = chained_pairs()
-    groups = sentence_groups(pairs)
-    assert [list(groups[3 * i : 3 * i + 3]) for i in range(20)] == [
-        [groups[3 * i]] * 3 for i in range(20)
-    ]
-    assert len(set(groups)) == 20
-
-    def torn(parts):
-        chains = [{s.split()[1] for s in part.sentence1} for part in parts.values()]
-        return sum(map(len, chains)) > 20
-
-    assert not any(torn(parts) for parts in fold_parts(pairs, 5, group_by_sentence=True))
-    assert any(torn(parts) for parts in fold_parts(pairs, 5))
 
 
 def test_figures_are_those_of_the_folds_and_a_kill_loses_one_of_them(tmp_path):

@@ -187,9 +187,8 @@ def with_classes(out):
     train(recipe, tiny_splits(), out, progress=False, build=build_tiny)
 
 
-def folds_of(pairs, folds, grouped=False):
-    how = {"folds": folds, "group_by_sentence": grouped}
-    return lambda out: cross_validate(tiny_recipe(), pairs, out, **how)
+def folds_of(pairs, folds):
+    return lambda out: cross_validate(tiny_recipe(), pairs, out, folds=folds)
 
 
 SIX, BARE = tiny_pairs(6, 0), PairDataset(["a", "b"], ["c", "d"])
@@ -213,7 +212,6 @@ CALLS = [
     (lambda out: train_ensemble(tiny_recipe(), tiny_splits(), out, [1, 1]), "all different"),
     (folds_of(SIX, 7), "folds=7; expected 2 to 6, the number of pairs"),
     (folds_of(SIX, 1), "expected 2 to 6"),
-    (folds_of(PairDataset(["a"] * 9, ["b"] * 9, [0] * 9), 3, True), "only 1 groups that share no"),
     (folds_of(BARE, 2), "no labels"),
     (in_folds(LONELY), "folds is 3, but there are only 2 pairs of some class"),
     (in_folds(UNANSWERED), "only 2 questions with a right answer"),
