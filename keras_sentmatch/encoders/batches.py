@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.data.dataset import numbered
 from keras_sentmatch.encoders.base import EncodedPairs
 from keras_sentmatch.encoders.subwords import Encoder
 from keras_sentmatch.errors import InputError, argument
@@ -37,14 +36,10 @@ class PairBatches:
         targets: Array with one row per pair, used instead of the labels.
         weights: Weight of each pair in the loss, which follows the labels in a batch.
         encoded: Result of `encode_dataset` for these pairs and this encoder, if known.
-        questions: Question of each pair. All pairs of a question stand in one batch, in the order of
-            the data set. Targets are `[B, 2]`: the label and the number of the question. Batches are
-            filled up to `batch_size`, or a multiple of it for larger questions, with copies of their
-            first row, whose targets are -1. An epoch exchanges questions of equal size.
 
     Raises:
         InputError: If there are no pairs or no whole batch, the batch size is below 1, a bucket is shorter than a
-            sentence, the encoder does not make an array, or an argument does not go with `questions`.
+            sentence, or the encoder does not make an array.
 
     Example:
 
@@ -73,7 +68,6 @@ class PairBatches:
         targets: np.ndarray | None = None,
         weights: np.ndarray | None = None,
         encoded: EncodedPairs | None = None,
-        questions: Sequence[str] | None = None,
     ):
         if batch_size < 1:
             raise InputError(f"{argument('batch_size', batch_size)} must be at least 1.")
@@ -82,17 +76,6 @@ class PairBatches:
                 f"The data set {dataset.name!r} {dataset.split} has {len(dataset)} pairs, which fill no "
                 "batch. Give more pairs, or a smaller batch_size."
             )
-        self._questions: Questions | None = None
-        if questions is not None:
-            others = targets is not None or weights is not None or drop_remainder
-            if dataset.labels is None or others:
-                raise InputError(
-                    "Batches by question need labeled pairs, and accept neither targets nor weights nor "
-                    "drop_remainder. Leave these arguments out."
-                )
-            _check_count("questions", questions, dataset)
-            self._questions = Questions(questions, batch_size)
-            targets = np.column_stack([dataset.labels, self._questions.numbers])
         names = encoder.input_names
         unknown = sorted(set(features or ()) - set(names))
         if unknown:
@@ -129,8 +112,6 @@ class PairBatches:
         self._row_lengths = lengths
 
     def __len__(self) -> int:
-        if self._questions is not None:
-            return len(self._questions.batches)
         full, rest = divmod(self.num_rows, self.batch_size)
         return full + (rest > 0 and not self.drop_remainder)
 
@@ -139,15 +120,14 @@ class PairBatches:
         return [rows for rows, _ in self._plan(epoch)]
 
     def shapes(self) -> list[tuple[int, int]]:
-        """Return the shapes (pairs, length) of batches; without questions, every epoch has the same."""
-        return sorted({(len(self._filled(rows)), length) for rows, length in self._plan(0)})
+        """Return the shapes (pairs, length) of the batches, which are the same in every epoch."""
+        return sorted({(len(rows), length) for rows, length in self._plan(0)})
 
     def numpy(self, epoch: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch.
 
         They are `(inputs, labels)`, `(inputs, labels, weights)` with weights, or `inputs` without
-        labels. `inputs` is a dict of int32 arrays; `labels` are int32, or float32 for regression. With
-        questions, rows that only fill a batch come last.
+        labels. `inputs` is a dict of int32 arrays; `labels` are int32, or float32 for regression.
         """
         for rows, length in self._plan(epoch):
             yield self._batch(rows, length)
@@ -192,29 +172,17 @@ class PairBatches:
         """
         return _pydataset_class()(self, epoch)
 
-    def _filled(self, rows: np.ndarray) -> np.ndarray:
-        """Fill the rows of a batch by question up to a multiple of the batch size."""
-        more = 0 if self._questions is None else -len(rows) % self.batch_size
-        return np.concatenate([rows, rows[:1].repeat(more)])
-
     def _batch(self, rows: np.ndarray, length: int) -> Batch:
-        real, rows = len(rows), self._filled(rows)
         arrays = self._pairs.arrays(rows, length)
         inputs = {name: arrays[name] for name in self.features}
         if self.targets is None:
             return inputs
         weights = () if self.weights is None else (self.weights[rows],)
-        targets = self.targets[rows]  # a copy
-        targets[real:] = -1
-        return inputs, targets, *weights
+        return inputs, self.targets[rows], *weights
 
     def _plan(self, epoch: int) -> list[tuple[np.ndarray, int]]:
         """Return the rows and the length of each batch."""
         rng = np.random.default_rng((self.seed, epoch))
-        if self._questions is not None:
-            parts = self._questions.rows(rng if self.shuffle else None)
-            where = np.searchsorted(self.bucket_lengths, self._row_lengths)
-            return [(part, self.bucket_lengths[where[part].max()]) for part in parts]
         rows = np.arange(self.num_rows)
         if self.shuffle:
             rows = rng.permutation(rows)
@@ -337,45 +305,3 @@ def least_padding(lengths: np.ndarray, count: int) -> list[int]:
             for i in range(1, len(tops) + 1)
         ]
     return best[-1][1]
-
-
-class Questions:
-    """Few batches that keep the pairs of each question together, which need not be adjacent."""
-
-    def __init__(self, groups: Sequence[str], batch_size: int) -> None:
-        self.numbers = numbered(groups)
-        self.sizes: np.ndarray = np.bincount(self.numbers)
-        order = np.argsort(self.numbers, kind="stable")
-        self._rows = np.split(order, np.cumsum(self.sizes)[:-1])
-        self._alike = [np.flatnonzero(self.sizes == size) for size in np.unique(self.sizes)]
-        self.batches = packed(self.sizes, batch_size)
-
-    def rows(self, rng: np.random.Generator | None = None) -> list[np.ndarray]:
-        """Return the row numbers of each batch. With `rng`, questions of equal size change places.
-
-        The number and sizes of batches stay the same.
-        """
-        now = np.arange(len(self.sizes))
-        if rng is not None:
-            for alike in self._alike:
-                now[alike] = rng.permutation(alike)
-        parts = [np.concatenate([self._rows[now[i]] for i in batch]) for batch in self.batches]
-        return parts if rng is None else [parts[i] for i in rng.permutation(len(parts))]
-
-
-def packed(sizes: np.ndarray, batch_size: int) -> list[list[int]]:
-    """Return the questions of each batch, given their sizes (best-fit decreasing)."""
-    batches: list[list[int]] = []
-    with_room: list[list[int]] = [[] for _ in range(batch_size)]  # batches by their free rows
-    for number in np.argsort(-sizes, kind="stable"):
-        size = int(sizes[number])
-        room = next((free for free in range(size, batch_size) if with_room[free]), None)
-        if room is None:
-            batches.append([])
-            place, room = len(batches) - 1, -(-size // batch_size) * batch_size
-        else:
-            place = with_room[room].pop()
-        batches[place].append(int(number))
-        if room > size:
-            with_room[room - size].append(place)
-    return batches

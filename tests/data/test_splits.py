@@ -8,7 +8,6 @@ import pytest
 from keras_sentmatch.data import PairDataset, leak_report, load_pairs, read_pairs, split_pairs
 from keras_sentmatch.data.dataset import numbered, rows_by_group
 from keras_sentmatch.data.splits import log_repeats
-from keras_sentmatch.encoders.batches import Questions
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
 
@@ -93,7 +92,6 @@ def test_numbers_are_those_of_numpy():
         lambda data: split_pairs(PairDataset(data.sentence1, data.sentence2), [0.5, 0.5], seed=0),
         lambda data: split_pairs(data, [0.5, 0.5], seed=0),
         lambda data: data.limit(500, seed=0),
-        lambda data: Questions(data.groups, 32),
         lambda data: evaluate_predictions(data, np.linspace(0, 1, len(data))),
     ],
 )

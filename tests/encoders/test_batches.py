@@ -112,8 +112,6 @@ def test_tags_come_from_the_columns():
         ({"batch_size": 64, "drop_remainder": True}, "has 53 pairs, which fill no batch"),
         ({"bucket_lengths": [8, 4]}, r"14 tokens, more than any of bucket_lengths=\[4, 8\]"),
         ({"features": ["pos_1"]}, "does not make pos_1. It makes word_ids_1"),
-        ({"questions": ["q"] * 53, "weights": np.ones(53)}, "accept neither targets nor weights"),
-        ({"questions": ["q"]}, "are 1 questions for 53 pairs"),
         ({"weights": np.ones(2)}, "are 2 weights for 53 pairs"),
         ({"labels": None, "targets": np.zeros((2, 3))}, "are 2 targets for 53 pairs"),
     ],
