@@ -18,8 +18,8 @@ PACKAGES = {"keras_sentmatch": "keras_sentmatch"} | {
 }
 # What a module may import inside a function: what is optional, or heavy.
 LAZY = set(
-    "ai_edge_litert h5py jax keras keras_hub keras_tuner matplotlib nltk onnx onnxruntime pandas "
-    "pyarrow regex rich safetensors scipy sentencepiece sklearn spacy tensorboard tensorflow "
+    "ai_edge_litert datasets h5py jax keras keras_hub keras_tuner matplotlib nltk onnx onnxruntime "
+    "openpyxl pandas pyarrow regex rich safetensors scipy sentencepiece sklearn spacy tensorboard tensorflow "
     "tensorflow_datasets tensorflow_text tf2onnx tokenizers torch".split()
 )
 # The same in the library: what loads Keras, needed or not.

@@ -21,7 +21,8 @@ class Window(NamedTuple):
 
     Attributes:
         pairs: The pairs.
-        given: All columns of the file for these pairs, by the names in the file.
+        given: All columns of the file for these pairs, by the names in the file. Only the column of
+            labels is called `gold`.
         rows: Number of rows read so far.
         digest: Digest of the rows read so far.
     """
@@ -131,8 +132,12 @@ class PairStream:
     def _window(self, block: list[KeptRow], digest: str) -> Window:
         reading, names = self._reading, self._reading.names
         columns = {key: [row.further[key] for row in block] for key in block[0].further}
+        given = {name: [_plain(row.given.get(name)) for row in block] for name in block[0].given}
         if "label" in names:
             columns["gold"] = [self._names.get(folded(row.label), row.label) for row in block]
+            gold = names["label"] if "gold" in given else "gold"
+            given = {gold if name == names["label"] else name: v for name, v in given.items()}
+            given[gold] = columns["gold"]
         pairs = PairDataset(
             [row.sentence1 for row in block],
             [row.sentence2 for row in block],
@@ -140,5 +145,11 @@ class PairStream:
             ids=[row.id for row in block] if "id" in names else None,
             columns=columns,
         )
-        given = {name: [row.given.get(name) for row in block] for name in block[0].given}
         return Window(pairs, given, reading.report.rows, digest)
+
+
+def _plain(value: Any) -> Any:
+    """Return a cell that JSON can express: a number, text, or None if it is missing."""
+    if value is None or value != value:
+        return None
+    return value if isinstance(value, (bool, int, float, str)) else str(value)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from keras_sentmatch.errors import InputError, wording
-from keras_sentmatch.safety import inside, read_object
+from keras_sentmatch.safety import check_types, inside, read_object
 
 FORMAT = 1
 FILE = "encoder.json"
@@ -155,6 +155,7 @@ def read_description(folder: str | Path) -> tuple[Path, str, dict[str, Any]]:
     """Read the path of `encoder.json` in a folder, the kind of encoder, and its settings."""
     path = inside(Path(folder), FILE)
     config = read_object(path)
+    check_types(config, {"format": int}, path)
     if (number := config.pop("format", None)) != FORMAT:
         raise InputError(
             f"{path} has the format {number!r:.40}, but this version reads format {FORMAT}. Save the "

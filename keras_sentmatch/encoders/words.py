@@ -173,7 +173,9 @@ class PairEncoder(BaseEncoder):
         self.tagger = tagger
         if isinstance(antonyms, (str, Path)):
             antonyms = read_word_pairs(antonyms)
-        self.antonyms = sorted({(one, two) for one, two in antonyms})
+        self.antonyms = sorted({tuple(pair) for pair in antonyms})
+        if bad := [pair for pair in self.antonyms if len(pair) != 2]:
+            raise InputError(f"antonyms contains {bad[0]!r:.60}. Expected pairs of words.")
         needs = {"pos": ("tags", tags), "antonym": ("antonyms", self.antonyms)}
         for feature, (name, needed) in needs.items():
             if feature in features and not needed:
