@@ -1,4 +1,4 @@
-"""One query against a catalog on disk: `build_index`, and the time of each `Index.rank`.
+"""One query against a catalog on disk: `Index.build`, and the time of each `Index.rank`.
 
     pip install "keras-sentmatch[corpus]"
     python benchmarks/catalog.py --data path/to/data --run runs/quora --sizes 20000,1000000
@@ -27,13 +27,11 @@ FIRST = 10
 
 def build(args: Any) -> dict[str, Any]:
     """Build the index. Returns seconds, peak memory and size on disk."""
-    from keras_sentmatch import Matcher
-    from keras_sentmatch.corpus import build_index
+    from keras_sentmatch.corpus import Index
 
     sentences, _ = questions(args.data / "quora" / "bimpm_dev.tsv", args.size)
-    matcher = Matcher.load(args.run)
     start = time.perf_counter()
-    build_index(matcher, sentences, args.index)
+    Index.build(sentences, args.index)
     seconds = time.perf_counter() - start
     files = [path for path in args.index.rglob("*") if path.is_file()]
     return {

@@ -19,7 +19,7 @@ from keras_sentmatch.cli.corpus import mine, rank
 from keras_sentmatch.cli.evaluate import calibrate, evaluate
 from keras_sentmatch.cli.explain import explain
 from keras_sentmatch.cli.export import export
-from keras_sentmatch.cli.options import Command, name_code, with_groups
+from keras_sentmatch.cli.options import Command, name_code, option, with_groups
 from keras_sentmatch.cli.predict import predict
 from keras_sentmatch.cli.report import report
 from keras_sentmatch.cli.serve import serve
@@ -53,11 +53,11 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, option("Show the version.", "--version", callback=_version, is_eager=True)
     ] = False,
     code: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="A Python file with your own models. Repeatable."),
+        option("A Python file with your own models. Repeatable.", metavar="FILE"),
     ] = None,
 ) -> None:
     name_code(code)

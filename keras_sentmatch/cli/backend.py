@@ -18,8 +18,11 @@ log = logging.getLogger(__name__)
 BACKENDS = ("tensorflow", "jax", "torch")
 
 
-def use_backend(asked: str | None) -> str:
-    """Set KERAS_BACKEND to `--backend` or the default, and return it."""
+def use_backend(asked: str | None, imports_keras: bool = True) -> str:
+    """Set KERAS_BACKEND to `--backend` or the default, and return it.
+
+    `imports_keras` says whether the command needs Keras at all.
+    """
     name, source = choose_backend(asked)
     if name not in BACKENDS:
         raise InputError(
@@ -41,11 +44,14 @@ def use_backend(asked: str | None) -> str:
     if "tensorflow" not in sys.modules:
         if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") == "3":
             sys.meta_path.insert(0, QuietTensorFlow())
-            # Batches have several lengths, and folds several models: that is no mistake.
+            # Batches have several lengths, so TensorFlow traces a model several times.
             retraces = "triggered tf.function retracing"
             logging.getLogger("tensorflow").addFilter(lambda r: retraces not in r.getMessage())
-        if name != "tensorflow":
-            _leave_tensorflow_out()
+        if name != "tensorflow" and imports_keras:
+            from keras.src.utils import module_utils
+
+            # Keras would import TensorFlow only to know its types.
+            module_utils.tensorflow._available = False
     log.info("backend: %s (from %s)", name, source)
     return name
 
@@ -79,10 +85,9 @@ def is_installed(name: str) -> bool:
 
 
 def keep_compiled_programs() -> None:
-    """Let JAX keep compiled programs for the next run, in a folder that can be deleted at any time.
+    """Let JAX keep compiled programs for the next run, unless `SENTMATCH_JAX_CACHE=0`.
 
-    The folder is `keras_sentmatch/jax` in `$XDG_CACHE_HOME` or `~/.cache`. `SENTMATCH_JAX_CACHE=0`
-    turns this off. JAX's own variables take precedence.
+    The folder can be deleted at any time. JAX's own variables take precedence.
     """
     if os.environ.get("SENTMATCH_JAX_CACHE") == "0":
         return
@@ -95,21 +100,14 @@ def keep_compiled_programs() -> None:
 def use_huge_pages() -> None:
     """Restart this process so that glibc allocates memory in huge pages (Linux only).
 
-    Each step of training allocates hundreds of megabytes and frees them. With pages of 2 MiB
-    instead of 4 KiB that is faster. glibc reads `GLIBC_TUNABLES` only when a process starts. If the
-    variable is set already, nothing is done.
+    Each training step allocates and frees hundreds of megabytes, which is faster in large pages.
+    glibc reads `GLIBC_TUNABLES` only when a process starts. If it is set already, it is kept.
     """
-    if "GLIBC_TUNABLES" not in os.environ and _glibc() >= (2, 35) and sys.executable:
+    library, version = platform.libc_ver() if sys.platform == "linux" else ("", "0")
+    new = library == "glibc" and tuple(map(int, version.split("."))) >= (2, 35)
+    if new and "GLIBC_TUNABLES" not in os.environ and sys.executable:
         os.environ["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-
-
-def _glibc() -> tuple[int, ...]:
-    """Return the version of glibc, or (0,) for another C library."""
-    if not sys.platform.startswith("linux"):
-        return (0,)
-    name, version = platform.libc_ver()
-    return tuple(map(int, version.split("."))) if name == "glibc" else (0,)
 
 
 class QuietTensorFlow(MetaPathFinder):
@@ -138,13 +136,3 @@ class QuietTensorFlow(MetaPathFinder):
 
             spec.loader.exec_module = quietly  # type: ignore[method-assign]
         return spec
-
-
-def _leave_tensorflow_out() -> None:
-    """Tell Keras that there is no TensorFlow, which it would import to know TensorFlow's types.
-
-    `tf.data` and KerasHub's tokenizers still import it when they need it.
-    """
-    from keras.src.utils import module_utils
-
-    module_utils.tensorflow._available = False

@@ -4,57 +4,50 @@ import csv
 import inspect
 import json
 import re
-import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import next_step, print_json, print_table, say
+from keras_sentmatch.cli.options import option
 from keras_sentmatch.errors import InputError
 
-if TYPE_CHECKING:
-    from keras_sentmatch.applications import PairModel
-    from keras_sentmatch.applications.backbone import BackboneModel
-
 FIELDS = ("name", "description", "files", "labels", "metric")
+NLI = ("entailment", "neutral", "contradiction")
 BUILT_IN = (
-    (
-        "embedded",
-        "Generated natural-logic pairs: no file, no network",
-        "",
-        ("entailment", "neutral", "contradiction"),
-        "accuracy",
-    ),
+    ("embedded", "Generated natural-logic pairs: no file, no network", "", NLI, "accuracy"),
     ("tfds:NAME", "A data set of pairs of TensorFlow Datasets", "", (), ""),
 )
 FIGURES = Path(__file__).with_name("figures.csv")  # benchmarks/results_page.py writes it
-GOOD_FOR = {
-    "bag_of_words": "a baseline, trained in seconds",
-    "bimpm": "accurate for its size",
-    "cafe": "quick training",
-    "cross_encoder": "needs a BERT; teaches others",
-    "dabert": "needs a BERT; fine differences",
-    "diin": "dense word-by-word maps; slow",
-    "din": "research: words as matrices",
-    "drcn": "ranking: 42-82 times as fast",
-    "drr_net": "shows which words it re-reads",
-    "esim": "the usual baseline",
-    "hybrid": "the default, for most data",
-    "hyper_lstm": "ranking: 43-132 times as fast",
-    "ladra_net": "needs a BERT; shows re-reading",
-    "re2": "accurate and quick",
-    "rlstm": "research: word-by-word reading",
+# Parameters at the paper's sizes, with three classes and without word embeddings; a test counts them.
+MODELS = {
+    "bag_of_words": (1_499, "a baseline, trained in seconds"),
+    "bimpm": (682_603, "accurate for its size"),
+    "cafe": (2_496_973, "quick training"),
+    "cross_encoder": (86_043_651, "needs a BERT; teaches others"),
+    "dabert": (91_163_653, "needs a BERT; fine differences"),
+    "diin": (3_668_204, "dense word-by-word maps; slow"),
+    "din": (1_448_403, "research: words as matrices"),
+    "drcn": (6_668_828, "ranking: 42-82 times as fast"),
+    "drr_net": (6_687_733, "shows which words it re-reads"),
+    "esim": (4_326_303, "the usual baseline"),
+    "hybrid": (1_147_379, "the default, for most data"),
+    "hyper_lstm": (2_233_651, "ranking: 43-132 times as fast"),
+    "ladra_net": (95_584_055, "needs a BERT; shows re-reading"),
+    "re2": (2_774_559, "accurate and quick"),
+    "rlstm": (2_526_003, "research: word-by-word reading"),
 }
 NOTES = (
     "parameters: at the paper's sizes, three classes, without word embeddings",
-    "SICK: test accuracy in percent with MiniLM as vectors or encoder (diin: GloVe;",
-    "hybrid and bag_of_words: as the plain command trains them)",
+    "SICK: test accuracy in percent with MiniLM as vectors or backbone (diin: GloVe;",
+    "hybrid and bag_of_words: with the default settings)",
     "pairs/s: trained per second on two CPU cores with TensorFlow",
-    "ranking: with the candidates' encodings kept. All figures: docs/results.md",
+    "ranking: with the candidates' encodings kept. More results: docs/results.md",
 )
+SIZES = {"batch_size": 64, "length": 24, "words": 20_000, "classes": 3}  # of --profile
 
 
 def models(
@@ -62,131 +55,70 @@ def models(
         str | None, typer.Argument(metavar="[MODEL]", help="Show the arguments of this model.")
     ] = None,
     datasets: Annotated[
-        bool, typer.Option("--datasets", help="List the names and formats that --data accepts.")
+        bool, option("List the names and formats that --data accepts.", "--datasets")
     ] = False,
     profile: Annotated[
         bool,
-        typer.Option("--profile", help="Count MODEL's parameters and time it on random words."),
+        option("Count MODEL's parameters and time it on random words.", "--profile"),
     ] = False,
     setting: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="With --profile: change the recipe. Repeatable."
-        ),
+        option("With --profile: change the recipe. Repeatable.", "--set", metavar="KEY=VALUE"),
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="With --profile: pairs per batch.")] = 64,
-    length: Annotated[int, typer.Option(help="With --profile: tokens per sentence.")] = 24,
     backend: options.Backend = None,
     as_json: options.Json = False,
 ) -> None:
     """List the models with size, accuracy and speed; show one; or list the data formats."""
-    options.check_at_least(1, batch_size=batch_size, length=length)
     if profile and name is None:
         raise InputError("--profile needs the name of a model.")
     if datasets:
         _list_datasets(as_json)
-        return
-    chosen = use_backend(backend)
-    if profile:
-        sizes = {"batch_size": batch_size, "length": length, "words": 20_000, "classes": 3}
-        _profile(str(name), chosen, setting or [], sizes, as_json)
-        return
-    from keras_sentmatch.applications import get_model_class, list_models
+    elif name is None:
+        _list_models(as_json)
+    elif profile:
+        _profile(name, use_backend(backend), setting or [], as_json)
+    else:
+        use_backend(backend)
+        _show_model(describe(name), as_json)
 
-    rows = [describe(get_model_class(n), n) for n in ([name] if name else list_models())]
-    if as_json:
-        print_json(rows[0] if name else rows)
-        return
-    if name:
-        _show_model(rows[0])
-        next_step("train", name, "--data", "FILE", why="train it on your pairs")
-        return
-    columns = ["model", "parameters", "SICK", "pairs/s", "good for"]
+
+def _list_models(as_json: bool) -> None:
+    """Print what is known about all models. Keras is not imported."""
     with FIGURES.open(encoding="utf-8", newline="") as file:
         figures = {name: found for name, *found in csv.reader(file)}
-    print_table(columns, [_overview(row, figures) for row in rows])
+    rows = []
+    for name, (parameters, good_for) in MODELS.items():
+        accuracy, speed = (float(text) if text else None for text in figures[name])
+        rows.append((name, parameters, accuracy, speed and int(speed), good_for))
+    if as_json:
+        keys = ("name", "parameters", "sick", "pairs_per_second", "good_for")
+        print_json([dict(zip(keys, row)) for row in rows])
+        return
+    columns = ["model", "parameters", "SICK", "pairs/s", "good for"]
+    print_table(columns, [(*row[:2], f"{row[2] or '':>5}", *row[3:]) for row in rows])
     for line in NOTES:
         say(line)
     next_step("models", "hybrid", why="explain a model's arguments")
     next_step("train", "--data", "FILE", why="train the default on your pairs")
 
 
-def _overview(row: dict[str, Any], figures: dict[str, list[str]]) -> tuple[Any, ...]:
-    """Return the line of a model in the table of all models, at most 80 columns wide."""
-    name = row["name"]
-    good_for = GOOD_FOR.get(name) or textwrap.shorten(row["description"], 30, placeholder=" …")
-    accuracy, speed = figures.get(name, ("", ""))
-    return name, row["parameters"], accuracy, int(speed) if speed else None, good_for
-
-
-def _show_model(row: dict[str, Any]) -> None:
-    """Print one model with its arguments and presets."""
-    facts = {key: row[key] for key in ("description", "paper", "parameters")}
-    print_table([row["name"], ""], [*facts.items(), ("inputs", ", ".join(row["inputs"]))])
-    print_table(
-        ["argument", "default", "meaning"],
-        [(n, json.dumps(s["default"]), s["meaning"]) for n, s in row["arguments"].items()],
-    )
-    if row["presets"]:
-        presets = [
-            (n, ", ".join(f"{k}={v!r}" for k, v in config.items()))
-            for n, config in row["presets"].items()
-        ]
-        print_table(["preset", "what it sets"], presets)
-
-
-def describe(cls: "type[PairModel]", name: str) -> dict[str, Any]:
-    """Return the description of a model, its size, and its arguments without those of the data."""
-    from keras_sentmatch.applications.backbone import BackboneModel
+def describe(name: str) -> dict[str, Any]:
+    """Return the description, the arguments (without those that the data decides) and the presets."""
+    from keras_sentmatch.applications import get_model_class
     from keras_sentmatch.applications.hyperparameters import DATA_ARGUMENTS
 
-    arguments = cls.arguments()
-    if issubclass(cls, BackboneModel):
-        inputs, parameters = _with_bert(cls)
-    else:
-        extra: dict[str, Any] = {"char_vocabulary_size": 100, "pos_tags": 10, "antonym": True}
-        widest = {n: v for n, v in extra.items() if n in arguments}
-        chars = {n: v for n, v in widest.items() if n == "char_vocabulary_size"}
-        parameters = cls(vocabulary_size=100, **chars).count_params_without_word_embeddings()
-        names = cls(vocabulary_size=100, **widest).input_names
-        inputs = [n.removesuffix("_1") for n in names if n.endswith("_1")]
+    cls = get_model_class(name)
     meanings = argument_docs(cls)
-    return {
-        "name": name,
-        "paper": cls.paper,
-        "parameters": parameters,
-        "inputs": inputs,
-        "description": cls.summary_line,
-        "arguments": {
-            n: {
-                "default": None if p.default is p.empty else p.default,
-                "meaning": meanings.get(n, ""),
-            }
-            for n, p in arguments.items()
-            if n not in DATA_ARGUMENTS
-        },
-        "presets": cls.presets,
+    arguments = {
+        argument: {
+            "default": None if found.default is found.empty else found.default,
+            "meaning": meanings.get(argument, ""),
+        }
+        for argument, found in cls.arguments().items()
+        if argument not in DATA_ARGUMENTS
     }
-
-
-def _with_bert(cls: "type[BackboneModel]") -> tuple[list[str], int | None]:
-    """Return inputs and parameters with BERT-base. Parameters need KerasHub, else None."""
-    try:
-        import keras_hub
-    except ImportError:
-        return ["token_ids", "segment_ids", "padding_mask"], None
-    import keras
-
-    sizes = {"num_heads": 12, "hidden_dim": 768, "intermediate_dim": 3072}
-    tiny = {"num_heads": 1, "hidden_dim": 1, "intermediate_dim": 1}
-    base = keras_hub.models.BertBackbone(vocabulary_size=1, num_layers=1, **tiny)
-    saved = keras.saving.serialize_keras_object(base)
-    # Twelve layers take long to make, and each counts the same: calculated from one and two.
-    configs = [{**saved, "config": {**saved["config"], **sizes, "num_layers": n}} for n in (1, 2)]
-    make: Any = cls  # its other arguments have defaults
-    models = [make(backbone=config) for config in configs]
-    one, two = (model.count_params_without_word_embeddings() for model in models)
-    return models[0].input_names, one + 11 * (two - one)
+    facts = {"name": name, "description": cls.summary_line, "paper": cls.paper}
+    return {**facts, "arguments": arguments, "presets": cls.presets}
 
 
 def argument_docs(cls: type) -> dict[str, str]:
@@ -203,6 +135,21 @@ def argument_docs(cls: type) -> dict[str, str]:
     return found
 
 
+def _show_model(model: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(model)
+        return
+    print_table([model["name"], ""], [(key, model[key]) for key in ("description", "paper")])
+    print_table(
+        ["argument", "default", "meaning"],
+        [(n, json.dumps(s["default"]), s["meaning"]) for n, s in model["arguments"].items()],
+    )
+    if presets := model["presets"]:
+        shown = [(n, ", ".join(f"{k}={v!r}" for k, v in p.items())) for n, p in presets.items()]
+        print_table(["preset", "what it sets"], shown)
+    next_step("train", model["name"], "--data", "FILE", why="train it on your pairs")
+
+
 def _list_datasets(as_json: bool) -> None:
     from keras_sentmatch.data.formats import list_formats
 
@@ -215,13 +162,11 @@ def _list_datasets(as_json: bool) -> None:
     next_step("train", "--data", "FILE", why="train a matcher on your pairs")
 
 
-def _profile(
-    model: str, backend: str, settings: list[str], sizes: dict[str, int], as_json: bool
-) -> None:
+def _profile(model: str, backend: str, settings: list[str], as_json: bool) -> None:
     """Show a model's parameters, and time its forward pass and its training step."""
     from keras_sentmatch.training.profiling import profile_model
 
-    found = profile_model(model, overrides=settings, **sizes)
+    found = profile_model(model, overrides=settings, **SIZES)
     if as_json:
         print_json({"model": model, "backend": backend, **found})
         return
@@ -229,13 +174,11 @@ def _profile(
     rows.append(("all", found["parameters"]))
     rows.append(("all but word embeddings", found["parameters_without_word_embeddings"]))
     print_table(["layer", "parameters"], rows, f"{model}, {found['vocabulary_size']:,} words")
-    print_table(
-        ["", "first call, s", "ms per batch", "pairs per second"],
-        [
-            (what, *(found[f"{key}_{unit}"] for unit in ("first_s", "ms", "pairs_per_s")))
-            for what, key in (("forward", "forward"), ("training step", "train"))
-        ],
-        f"{backend}, batches of {sizes['batch_size']} pairs, {sizes['length']} tokens per "
-        f"{found['unit']}",
-    )
+    times = [
+        (what, *(found[f"{key}_{unit}"] for unit in ("first_s", "ms", "pairs_per_s")))
+        for what, key in (("forward", "forward"), ("training step", "train"))
+    ]
+    sizes = f"batches of {SIZES['batch_size']} pairs, {SIZES['length']} tokens per {found['unit']}"
+    columns = ["", "first call, s", "ms per batch", "pairs per second"]
+    print_table(columns, times, f"{backend}, {sizes}")
     next_step("train", model, "--data", "FILE", why="train it on your pairs")

@@ -8,6 +8,7 @@ import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import Report, next_step, print_report, print_table, title
+from keras_sentmatch.cli.options import option
 from keras_sentmatch.cli.runs import LabeledPairs, Scoring
 from keras_sentmatch.errors import InputError
 
@@ -23,14 +24,10 @@ def compare(
     ],
     labeled: LabeledPairs,
     scoring: Scoring,
-    samples: Annotated[int, typer.Option(help="Number of bootstrap samples.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder for compare.md, .csv and .json.")] = None,
+    out: Annotated[Path | None, option("Folder for compare.md, .csv and .json.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Test whether runs differ on the same pairs by more than chance."""
-    options.check_at_least(1, samples=samples)
-    scoring.use_backend()
     import numpy as np
 
     from keras_sentmatch.analysis import comparing
@@ -41,20 +38,19 @@ def compare(
             f"{', '.join(map(str, runs))} are runs of {len(groups)} recipe. Give runs of at least two "
             "recipes; runs that differ only in their seed count as one."
         )
-    facts: Report = {}
+    pairs, facts = labeled.read(next(iter(groups.values()))[0])
     values: dict[str, list[np.ndarray]] = {name: [] for name in groups}
     for name, folders in groups.items():
         for folder in folders:
             loaded = scoring.load(folder)
-            if not facts:
-                pairs, facts = labeled.read(loaded)
+            loaded.matcher.warn_of_learned(pairs)
             relabeled = loaded.first.relabel(pairs)
-            with scoring.working(len(relabeled)):
-                scores = scoring.scores(loaded, relabeled)
+            with scoring.working(relabeled):
+                scores = loaded.matcher.predict_proba(relabeled, batch_size=scoring.batch_size)
             metric, found = comparing.values_of(relabeled, scores, loaded.matcher.threshold)
             values[name].append(found)
             log.info("%s: %s %.4f", folder, metric, found.mean())
-    report = comparing.comparison_report(metric, values, samples=samples, seed=seed)
+    report = comparing.comparison_report(metric, values)
     report = {"data": facts["data"], "split": facts["split"], **report}
     print_report(report, out, comparing.save_comparison, as_json, _print)
     if not as_json:

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import shlex
 import signal
 import sys
@@ -12,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from keras_sentmatch.cli.options import own_code
 from keras_sentmatch.display.tables import printable, shown
 
 log = logging.getLogger(__name__)
@@ -45,8 +45,7 @@ def print_json(result: Any) -> None:
 
 def next_step(command: str, *arguments: object, why: str) -> None:
     """Suggest the next step on stderr, as a command that can be copied."""
-    files = [file for file in os.environ.get("SENTMATCH_CODE", "").split(os.pathsep) if file]
-    code = [part for file in files for part in ("--code", file)]
+    code = [part for file in own_code() for part in ("--code", file)]
     line = shlex.join(["keras-sentmatch", *code, command, *map(str, arguments)])
     log.info("next: %s (%s)", line, why)
 

@@ -4,55 +4,31 @@ import logging
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import ended_by_sigterm, print_json, print_table, working
-from keras_sentmatch.cli.runs import Run
+from keras_sentmatch.cli.options import option
+from keras_sentmatch.cli.runs import Run, source_of
 from keras_sentmatch.cli.sources import Source
-from keras_sentmatch.errors import InputError
 
 log = logging.getLogger(__name__)
 
 
 def export(
     run: options.Run,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder to create. Without it, --format onnx makes the model of --engine onnx in the "
-            "run folder.",
-        ),
-    ] = None,
-    format: Annotated[str, typer.Option(help="saved_model, onnx or litert.")] = "saved_model",
+    out: Annotated[Path, option("Folder to create.", metavar="DIR")],
+    format: Annotated[str, option("saved_model, onnx or litert.")] = "saved_model",
     pairs: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Pairs to verify the export with, in addition to the built-in ones.",
-        ),
+        option("Pairs to verify the export with, besides the built-in ones.", metavar="FILE"),
     ] = None,
-    tolerance: Annotated[float, typer.Option(help="Maximum difference of a probability.")] = 1e-5,
+    tolerance: Annotated[float, option("Maximum difference of a probability.")] = 1e-5,
     backend: options.Backend = None,
     as_json: options.Json = False,
 ) -> None:
     """Export a run, and verify in a fresh process that it predicts as the run does."""
+    more = None if pairs is None else Source(str(pairs)).as_in(source_of(run, needed=False)).rows()
     use_backend(backend)
-    if out is None:
-        if format != "onnx" or pairs is not None:
-            raise InputError("Name the folder to create with --out.")
-        from keras_sentmatch.exports.loading import make_onnx
-        from keras_sentmatch.inference.matcher import run_folder
-
-        with ended_by_sigterm(), working(f"making the ONNX model of {run} and verifying it"):
-            report = make_onnx(run_folder(run))
-        if as_json:
-            print_json(report)
-        log.info("next: keras-sentmatch predict %s --engine onnx", run)
-        return
-    more = None if pairs is None else Source(str(pairs)).rows()
     with working(f"loading {run}"):
         loaded = Run.load(run)
     from keras_sentmatch.exports import export as export_to
@@ -75,4 +51,4 @@ def export(
     )
     if "note" in report:
         log.warning("%s", report["note"])
-    log.info("next: read %s (how to load it, and how to ask it)", out / "README.md")
+    log.info("next: read %s (how to load it and send it pairs)", out / "README.md")

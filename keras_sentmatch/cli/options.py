@@ -14,109 +14,67 @@ import typer.core
 
 from keras_sentmatch.errors import InputError
 
+PANEL = "Reading pairs"  # the options of every command that reads pairs, shown apart
 
-class OnError(StrEnum):
-    """What to do with a bad row."""
 
-    RAISE = "raise"
-    SKIP = "skip"
+def option(help: str, *names: str, **more: Any) -> Any:
+    """Return the annotation of an option."""
+    return typer.Option(*names, help=help, **more)
 
 
 Backend = Annotated[
-    str | None,
-    typer.Option(
-        help="tensorflow, jax or torch. Default: $KERAS_BACKEND, Keras's own settings file, or the "
-        "first one installed.",
-        show_default=False,
-    ),
+    str | None, option("tensorflow, jax or torch. Default: $KERAS_BACKEND, or what is installed.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+Json = Annotated[bool, option("Print JSON only.", "--json")]
 Model = Annotated[
     str,
-    typer.Argument(help="A name from `keras-sentmatch models`, or FILE.py:CLASS of your own."),
+    typer.Argument(help="A name from `keras-sentmatch models`, or a model of yours from --code."),
 ]
 Run = Annotated[
     Path,
     typer.Argument(
         metavar="RUN",
-        help="A run folder; or `similarity`, the matcher in the package, which needs no training.",
+        help="A run folder; or `similarity`, the built-in matcher, which needs no training.",
     ),
 ]
-PANEL = "Reading pairs"  # the options of every command that reads pairs, shown apart
+
+
+def _reading(help: str, *names: str, **more: Any) -> Any:
+    return option(help, *names, rich_help_panel=PANEL, **more)
+
+
+BadRow = StrEnum("BadRow", ["RAISE", "SKIP"])
+OnError = Annotated[BadRow, _reading("Stop at a bad row, or skip it.")]
 Format = Annotated[
-    str | None,
-    typer.Option(
-        rich_help_panel=PANEL,
-        help="Format of the data: a name from `keras-sentmatch models --datasets`. Default: "
-        "recognized.",
-    ),
+    str | None, _reading("A name from `keras-sentmatch models --datasets`. Default: recognized.")
 ]
 Columns = Annotated[
     str | None,
-    typer.Option(
-        rich_help_panel=PANEL,
-        metavar="A,B[,LABEL[,GROUP]]",
-        help="Columns of the two sentences, the label and the question's id; in a file without a "
-        "header their numbers, from 0.",
+    _reading(
+        "Names (without a header numbers from 0) of the columns.",
+        metavar="SENTENCE1,SENTENCE2[,LABEL[,QUESTION]]",
     ),
 ]
 Delimiter = Annotated[
-    str | None,
-    typer.Option(
-        rich_help_panel=PANEL,
-        metavar="CHARACTER",
-        help="Separator of the fields. Default: recognized (tab, comma, semicolon).",
-    ),
+    str | None, _reading("Separator of the fields. Default: recognized.", metavar="CHARACTER")
 ]
 Encoding = Annotated[
-    str | None,
-    typer.Option(
-        rich_help_panel=PANEL,
-        metavar="NAME",
-        help="Encoding of the file, such as latin-1 or cp1252. Default: by the byte order mark, else "
-        "UTF-8.",
-    ),
+    str | None, _reading("Such as latin-1. Default: by the byte order mark, or UTF-8.")
 ]
 Labels = Annotated[
     str | None,
-    typer.Option(
-        rich_help_panel=PANEL,
-        metavar="A,B,… or 0=A,1=B,…",
-        help="Names of the labels in order, or the name of each label of the data.",
-    ),
-]
-OnBadRow = Annotated[
-    OnError,
-    typer.Option("--on-error", rich_help_panel=PANEL, help="Stop at a bad row, or skip it."),
+    _reading("Names of the labels in order, or of each label.", metavar="A,B,… or 0=A,1=B,…"),
 ]
 Part = Annotated[
     str | None,
-    typer.Option(
-        "--split",
-        rich_help_panel=PANEL,
-        help="train, validation or test. Default: test (calibrate: validation), and all rows of a "
-        "single file.",
-    ),
+    _reading("train, validation or test. Default: all rows of a file, or a part.", "--split"),
 ]
 Shares = Annotated[
     str | None,
-    typer.Option(
+    _reading(
+        "Percentages into which a single file is split. Default: 85/5/10.",
         "--split",
-        rich_help_panel=PANEL,
         metavar="TRAIN/VALIDATION[/TEST]",
-        help="Shares in percent into which a single file is split. Default: 85/5/10.",
-    ),
-]
-ClassLimit = Annotated[
-    int | None, typer.Option(help="Maximum number of pairs, with the same shares of the classes.")
-]
-
-Lexicon = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="PATH",
-        help="A file with antonyms or synonyms in its name (two words per line), a folder with such "
-        "files, or wordnet. Default: WordNet, if it is installed.",
     ),
 ]
 
@@ -125,16 +83,15 @@ class Command(typer.core.TyperCommand):
     """A command whose help shows the options of a panel apart."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        panels: dict[str, list[Any]] = {}
+        panels: dict[str, list[Any]] = {"Arguments": [], "Options": [], PANEL: []}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
             default = "Arguments" if parameter.param_type_name == "argument" else "Options"
-            if record is not None:
-                panel = getattr(parameter, "rich_help_panel", None) or default
-                panels.setdefault(panel, []).append(record)
-        for panel in sorted(panels, key=["Arguments", "Options", PANEL].index):
-            with formatter.section(panel):
-                formatter.write_dl(panels[panel])
+            if (record := parameter.get_help_record(ctx)) is not None:
+                panels[getattr(parameter, "rich_help_panel", None) or default].append(record)
+        for panel, records in panels.items():
+            if records:
+                with formatter.section(panel):
+                    formatter.write_dl(records)
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -144,7 +101,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     for parameter in inspect.signature(command).parameters.values():
         kind: type = parameter.annotation
         if dataclasses.is_dataclass(kind):
-            fields = dict(list(inspect.signature(kind.__init__).parameters.items())[1:])
+            fields = dict(inspect.signature(kind).parameters)
             groups[parameter.name] = kind, list(fields)
             parameters += fields.values()
         else:
@@ -165,12 +122,16 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def own_code() -> list[str]:
+    """Return the files of `--code`, which further processes load too."""
+    return [file for file in os.environ.get("SENTMATCH_CODE", "").split(os.pathsep) if file]
+
+
 def name_code(files: list[str] | None) -> None:
     """Let this process, and those that it starts, load the models of Python files."""
-    known = [file for file in os.environ.get("SENTMATCH_CODE", "").split(os.pathsep) if file]
     more = [str(Path(file).expanduser().resolve()) for file in files or ()]
     if more:
-        os.environ["SENTMATCH_CODE"] = os.pathsep.join(dict.fromkeys([*known, *more]))
+        os.environ["SENTMATCH_CODE"] = os.pathsep.join(dict.fromkeys([*own_code(), *more]))
 
 
 def check_at_least(least: int, **values: int | None) -> None:

@@ -1,23 +1,21 @@
 """`report`: where a run errs, and how its predictions change with the pairs."""
 
-import logging
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import Report, print_report, print_table, say, title
-from keras_sentmatch.cli.runs import LabeledPairs, Run, Scoring, suggest_explain
+from keras_sentmatch.cli.options import option
+from keras_sentmatch.cli.runs import LabeledPairs, Scoring, source_of, suggest_explain
+from keras_sentmatch.cli.sources import example_of
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
     from keras_sentmatch.data import PairDataset
     from keras_sentmatch.transformations import Lexicon
 
-log = logging.getLogger(__name__)
 Translate = Callable[[list[str]], Sequence[str]]
 
 
@@ -27,65 +25,67 @@ def report(
     scoring: Scoring,
     transform: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Measure on pairs changed by a rule, such as SwapAnt, or by `all`. Repeatable.",
             metavar="NAME",
-            help="Measure on pairs changed by this transformation, such as SwapAnt, or by `all`. "
-            "Repeatable.",
         ),
     ] = None,
-    lexicon: options.Lexicon = None,
+    lexicon: Annotated[
+        list[str] | None,
+        option(
+            "File named antonyms… or synonyms…, a folder of them, or wordnet. Default: wordnet.",
+            metavar="PATH",
+        ),
+    ] = None,
     translate: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "For BackTrans: a function that translates a list of sentences there and back.",
             metavar="MODULE:FUNCTION",
-            help="For BackTrans: a function that translates a list of sentences there and back.",
         ),
     ] = None,
     opposite: Annotated[
         str | None,
-        typer.Option(
-            metavar="YES,NO",
-            help="The positive and the negative label, if their names are unusual.",
+        option(
+            "The positive and the negative label, if their names are unusual.", metavar="YES,NO"
         ),
     ] = None,
     held_out: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Transformations write only words and sentences that training.augment never uses.",
             "--held-out",
-            help="Transformations write only words and sentences that training.augment never uses.",
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the transformations.")] = 0,
     annotations: Annotated[
         Path | None,
-        typer.Option(help="Categories by pair id, given by people, instead of the rules."),
+        option("Categories by pair id, given by people, instead of the rules."),
     ] = None,
-    baselines: Annotated[
-        bool, typer.Option(help="Train three baselines on the run's training pairs.")
-    ] = True,
-    limit: options.ClassLimit = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for report.md, .csv and .json.")] = None,
+    baselines: Annotated[bool, option("Train three baselines on the run's training pairs.")] = True,
+    limit: Annotated[int | None, option("Maximum number of pairs.")] = None,
+    out: Annotated[Path | None, option("Folder for report.md, .csv and .json.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Show where a run errs: by linguistic category, next to baselines, and on changed pairs."""
     options.check_at_least(1, limit=limit)
     from keras_sentmatch.transformations.transform import get_transformation
 
-    names: list[str] | str = [name for name in transform or () if name != "all"]
-    names = [get_transformation(name).name for name in names]
-    names = "all" if "all" in (transform or ()) else names
+    names: list[str] | str = "all"
+    if "all" not in (transform or ()):
+        names = [get_transformation(name).name for name in transform or ()]
     pair = _labels(opposite) if opposite else None
     words = _lexicon(lexicon)
     function = _function(translate) if translate else None
+    pairs, facts = labeled.read(run)
+    splits, left_out = _splits(run, labeled) if baselines else (None, {})
     loaded = scoring.load(run)
     from keras_sentmatch.analysis.reporting import report as analyze
     from keras_sentmatch.analysis.reporting import save_report
 
     loaded.class_names("a report")
-    pairs, facts = labeled.read(loaded)
-    pairs = loaded.first.relabel(pairs if limit is None else pairs.limit(limit, seed))
-    splits, left_out = _splits(loaded, labeled) if baselines else (None, {})
-    with scoring.working(len(pairs)):
+    loaded.matcher.warn_of_learned(pairs)
+    pairs = loaded.first.relabel(pairs if limit is None else pairs.limit(limit))
+    with scoring.working(pairs):
         found = analyze(
             loaded.matcher,
             pairs,
@@ -96,26 +96,24 @@ def report(
             opposite=pair,
             entries="held_out" if held_out else "all",
             annotations=annotations,
-            seed=seed,
             batch_size=scoring.batch_size,
         )
     loaded.log_encoding()
     found = {**found, **facts, "left_out": {**left_out, **found["left_out"]}}
     print_report(found, out, save_report, as_json, _print)
     if not as_json:
-        first = (
-            found["errors"] or [{"sentence1": pairs.sentence1[0], "sentence2": pairs.sentence2[0]}]
-        )[0]
-        suggest_explain(run, first["sentence1"], first["sentence2"])
+        worst = found["errors"][0] if found["errors"] else None
+        pair = (worst["sentence1"], worst["sentence2"]) if worst else example_of(pairs)
+        suggest_explain(run, *pair)
 
 
 def _splits(
-    loaded: Run, labeled: LabeledPairs
+    run: Path, labeled: LabeledPairs
 ) -> "tuple[dict[str, PairDataset] | None, dict[str, str]]":
     """Return the pairs that baselines learn from: the run's, or the training pairs of `--data`."""
     source = labeled.given
-    if source is None or Path(source.data).is_file():
-        source = loaded.source()
+    if source is None or source.is_file:
+        source = source_of(run)
     if source is None:
         return None, {"baselines": "the run does not record what it was trained on"}
     splits = source.splits()

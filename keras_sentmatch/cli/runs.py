@@ -4,36 +4,27 @@ import contextlib
 import hashlib
 import logging
 import sys
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import Sized
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import next_step, working
-from keras_sentmatch.cli.options import OnError
+from keras_sentmatch.cli.options import option
 from keras_sentmatch.cli.sources import Reading, Source
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from keras_sentmatch.data import PairDataset
     from keras_sentmatch.inference import Matcher
     from keras_sentmatch.inference.ensemble import EnsembleMatcher
 
 log = logging.getLogger(__name__)
-
-
-class Engine(StrEnum):
-    """The engine that runs a model."""
-
-    KERAS = "keras"
-    ONNX = "onnx"
+Engine = StrEnum("Engine", ["KERAS", "ONNX"])
 
 
 @dataclass
@@ -70,11 +61,6 @@ class Run:
             )
         return self.first.label_names
 
-    def source(self) -> Source | None:
-        """Return the data that the run was trained on, if it was recorded."""
-        facts = self.first.info.get("source")
-        return recorded_source(facts, self.folder) if facts else None
-
     def log_encoding(self) -> None:
         """Log how many sentences were truncated and how many words were unknown."""
         log.info("%s", self.first.encoder.report)
@@ -93,27 +79,46 @@ def digest_of(folder: Path) -> str:
     return found.hexdigest()
 
 
+def source_of(folder: Path, needed: bool = True) -> Source | None:
+    """Return the data that a run was trained on, if it was recorded. Nothing is loaded.
+
+    A record that cannot be used is an error, or ignored if it is not needed.
+    """
+    from keras_sentmatch.inference.run_folder import is_packaged, members_of, read_card
+
+    if is_packaged(folder):
+        return None
+    member = members_of(folder)[0]
+    facts = read_card(member)["info"].get("source")
+    with nullcontext() if needed else contextlib.suppress(InputError):
+        return recorded_source(facts, member) if facts else None
+    return None
+
+
 def recorded_source(facts: Any, folder: Path) -> Source:
     """Return the source that a run records. It is checked, because a run may come from anybody."""
     from keras_sentmatch.data.load import format_and_path
     from keras_sentmatch.safety import check_types
 
     place = f"info.source in {folder / 'matcher.json'}"
-    text = (str, None)
-    kinds = dict.fromkeys(Source("").facts(), text) | {"data": str, "on_error": str}
+    kinds = dict.fromkeys(Source("").facts(), (str, None)) | {"data": str, "on_error": str}
     if not isinstance(facts, dict) or "data" not in facts or not facts.keys() <= kinds.keys():
-        raise InputError(f"{place} is {facts!r:.60}, expected {', '.join(kinds)}: give --data.")
-    check_types(facts, kinds, place)
-    if facts.get("on_error", "raise") not in list(OnError):
-        raise InputError(f"{place} is {facts!r:.80}, which is not a source of pairs: give --data.")
-    source = Source(**facts)
-    if source.name.startswith("tfds:"):
         raise InputError(
-            f"{place} names {source.name!r:.60}, which may be downloaded; nothing is because a run "
-            "folder says so. If you trust it, name it yourself with --data."
+            f"{place} is {facts!r:.60}. Expected {', '.join(kinds)}. Name the data with --data."
+        )
+    check_types(facts, kinds, place)
+    if facts.get("on_error", "raise") not in list(options.BadRow):
+        raise InputError(f"{place} is {facts!r:.80}, which names no data. Name it with --data.")
+    source = Source(**facts)
+    if source.name.lower().startswith("tfds:") or "://" in source.name:
+        raise InputError(
+            f"{place} names {source.name!r:.60}, which may be downloaded. A run folder cannot start "
+            "a download. If you trust the source, name it with --data."
         )
     if source.format != format_and_path(source.name)[0]:
-        raise InputError(f"{place} names the unknown format {source.format!r:.40}: give --data.")
+        raise InputError(
+            f"{place} names the unknown format {source.format!r:.40}. Name the data with --data."
+        )
     return source
 
 
@@ -129,27 +134,21 @@ def suggest_explain(folder: Path, one: str, two: str) -> None:
 class Scoring:
     """The options on how a run scores pairs."""
 
-    batch_size: Annotated[int, typer.Option(help="Maximum number of pairs per batch.")] = 64
+    batch_size: Annotated[int, option("Maximum number of pairs per batch.")] = 64
     backend: options.Backend = None
     engine: Annotated[
         Engine,
-        typer.Option(
-            help="Engine that runs the model. onnx: onnxruntime, the fastest on a CPU; TensorFlow "
-            "makes its model in the run folder the first time."
-        ),
+        option("onnx is the fastest on a CPU. TensorFlow makes its model once."),
     ] = Engine.KERAS
-    _chosen: str = field(default="", init=False)
 
-    @property
-    def runs_on(self) -> str:
-        """The backend, or the engine if it is not Keras, as reports name it."""
-        return self._chosen if self.engine is Engine.KERAS else self.engine.value
+    def __post_init__(self) -> None:
+        self.runs_on = ""  # the backend, or another engine, as reports name it
 
-    def use_backend(self) -> str:
+    def use_backend(self) -> None:
         """Choose the backend, once."""
-        if not self._chosen:
-            self._chosen = use_backend(self.backend)
-        return self._chosen
+        if not self.runs_on:
+            chosen = use_backend(self.backend, imports_keras=self.engine is Engine.KERAS)
+            self.runs_on = chosen if self.engine is Engine.KERAS else self.engine.value
 
     def load(self, folder: Path) -> Run:
         """Load a run on the chosen backend."""
@@ -157,17 +156,12 @@ class Scoring:
         with working(f"loading {folder}"):
             return Run.load(folder, self.engine.value)
 
-    def working(self, pairs: int) -> AbstractContextManager[Any]:
+    def working(self, pairs: Sized | None) -> AbstractContextManager[Any]:
         """Show that pairs are scored; JAX and TensorFlow first compile the model."""
+        if pairs is None:  # scored before
+            return nullcontext()
         compiles = "" if self.runs_on in ("torch", "onnx") else ", compiling the model first"
-        return working(f"scoring {pairs:,} pairs{compiles}")
-
-    def scores(self, run: Run, pairs: "PairDataset") -> "np.ndarray":
-        return run.matcher.predict_proba(pairs, batch_size=self.batch_size)
-
-    def answers(self, run: Run, pairs: "PairDataset", abstain: bool = True) -> list[Any]:
-        """Return predictions in the order of the pairs."""
-        return run.matcher.answers(self.scores(run, pairs), abstain=abstain)
+        return working(f"scoring {len(pairs):,} pairs{compiles}")
 
 
 @dataclass
@@ -176,7 +170,7 @@ class LabeledPairs(Reading):
 
     data: Annotated[
         str | None,
-        typer.Option(help="Name or path of labeled pairs. Default: the data of the (first) run."),
+        option("Name or path of labeled pairs. Default: the data of the (first) run."),
     ] = None
     split: options.Part = None
 
@@ -187,9 +181,7 @@ class LabeledPairs(Reading):
     @property
     def given(self) -> Source | None:
         """The source that `--data` names."""
-        if self.data is None:
-            return None
-        return Source(self.data, **self.reading())
+        return None if self.data is None else Source(self.data, **self.reading())
 
     def arguments(self) -> list[str]:
         """Return the options as they were given."""
@@ -198,42 +190,42 @@ class LabeledPairs(Reading):
 
     def suggest_report(self, run: Run) -> None:
         """Suggest `report` on these pairs as the next step, or `explain` if the run has no classes."""
-        folder, data = run.folder, self.arguments()
+        data = self.arguments()
         if run.first.label_names is None or not (data or run.first.info.get("source")):
-            suggest_explain(folder, "A dog runs.", "An animal moves.")
+            suggest_explain(run.folder, "A dog runs.", "An animal moves.")
         else:
-            next_step("report", folder, *data, why="see where it errs")
+            next_step("report", run.folder, *data, why="see where it errs")
 
-    def read_held_out(self, run: Run, default: str) -> "tuple[PairDataset | None, dict[str, Any]]":
+    def read_held_out(self, run: Path, default: str) -> "tuple[PairDataset | None, dict[str, Any]]":
         """Return what `read` does, or None for the out-of-fold predictions that the run has kept."""
-        learned = run.matcher.learned
-        scores = None if learned is None else learned.scores
-        if scores is None or self.data is not None or (self.split or default) != "validation":
-            return self.read(run, default, warn=False)
-        facts = {"data": run.first.info.get("data", ""), "split": "validation, out of fold"}
-        return None, {"run": str(run.folder), **facts}
+        from keras_sentmatch.inference.learned import LearnedPairs
+        from keras_sentmatch.inference.run_folder import is_packaged, members_of, read_card
 
-    def read(
-        self, run: Run, default: str = "test", warn: bool = True
-    ) -> "tuple[PairDataset, dict[str, Any]]":
+        if self.data is None and (self.split or default) == "validation" and not is_packaged(run):
+            info = [read_card(member)["info"] for member in members_of(run)][0]
+            learned = [LearnedPairs.read(member) for member in members_of(run)]
+            if all(found is not None and found.scores is not None for found in learned):
+                facts = {"data": info.get("data", ""), "split": "validation, out of fold"}
+                return None, {"run": str(run), **facts}
+        return self.read(run, default)
+
+    def read(self, run: Path, default: str = "test") -> "tuple[PairDataset, dict[str, Any]]":
         """Return the pairs, and the names of run, data and split for a report.
 
-        Without `--data`, the pairs are the split `default` of the run's data. Of a single file, all
-        rows are read unless `--split` names a part.
+        Without `--data`, the pairs are the split `default` of the run's data. All rows of a single
+        file are read unless `--split` names a part.
         """
-        source = self.given or run.source()
-        if source is None:
-            raise InputError(
-                f"{run.folder} does not record what it was trained on. Name the data with --data."
-            )
-        if self.data is not None and self.split is not None:
-            with contextlib.suppress(InputError):  # of a record that --data takes the place of
-                trained_on = run.source()
-                if trained_on and trained_on.data == source.facts()["data"]:
-                    source.shares = trained_on.shares  # the same parts as in training
-        whole = self.data is not None and self.split is None and Path(source.data).is_file()
+        if self.given is None:
+            source = source_of(run)
+            if source is None:
+                raise InputError(
+                    f"{run} does not record what it was trained on. Name the data with --data."
+                )
+        else:
+            known = source_of(run, needed=False)
+            source = self.given.as_in(known)
+            if self.split is not None and known and known.data == source.facts()["data"]:
+                source.shares = known.shares  # the same parts as in training
+        whole = self.data is not None and self.split is None and source.is_file
         pairs = source.rows() if whole else source.split(self.split or default)
-        if warn:
-            run.matcher.warn_of_learned(pairs)
-        facts = {"run": str(run.folder), "data": pairs.name or source.data, "split": pairs.split}
-        return pairs, facts
+        return pairs, {"run": str(run), "data": pairs.name or source.data, "split": pairs.split}

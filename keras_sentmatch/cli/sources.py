@@ -1,5 +1,6 @@
 """The options that name pairs, and how the pairs are read."""
 
+import contextlib
 import dataclasses
 import logging
 from dataclasses import dataclass
@@ -9,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.console import print_table
-from keras_sentmatch.cli.options import OnError
+from keras_sentmatch.cli.options import option
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Reading:
     delimiter: options.Delimiter = None
     encoding: options.Encoding = None
     labels: options.Labels = None
-    on_error: options.OnBadRow = OnError.RAISE
+    on_error: options.OnError = options.BadRow.RAISE
 
     def reading(self) -> dict[str, Any]:
         """Return the values of these options by name."""
@@ -56,7 +56,6 @@ class Source(Reading):
     def __post_init__(self) -> None:
         from keras_sentmatch.data.load import format_and_path
 
-        self.on_error = OnError(self.on_error)
         format, data = format_and_path(self.data)
         if format and self.format is None:
             self.format, self.data = format, str(data)
@@ -66,11 +65,15 @@ class Source(Reading):
         """The name that `load_pairs` accepts."""
         return f"{self.format}:{self.data}" if self.format else self.data
 
+    @property
+    def is_file(self) -> bool:
+        return Path(self.data).is_file()
+
     def splits(self) -> "dict[str, PairDataset]":
         """Return the splits by name. The seed is fixed, so all runs share their test pairs."""
         from keras_sentmatch.data import load_pairs
 
-        splits = load_pairs(self.name, fractions=self.fractions(), **self._how())
+        splits = load_pairs(self.name, fractions=self._fractions(), **self._how())
         for part in splits.values():
             log_summary(part)
         return splits
@@ -96,17 +99,32 @@ class Source(Reading):
 
         return PairStream(self.data, format=self.format, **self._how())
 
+    def as_in(self, known: "Source | None") -> "Source":
+        """Return this file read as the data of a run was, if the file has the same columns.
+
+        Options that were given take precedence.
+        """
+        if known is None or known.columns is None or self.given_reading() or not self.is_file:
+            return self
+        for columns in (known.columns, ",".join(known.columns.split(",")[:2])):
+            options = {**known.reading(), "format": self.format, "columns": columns}
+            found = Source(self.data, self.shares, **options)
+            with contextlib.suppress(InputError):  # the file has other columns
+                next(found.stream().windows(1))
+                log.info("columns as in training: %s", columns)
+                return found
+        return self
+
     def facts(self) -> dict[str, Any]:
         """Return what a run records, so that `evaluate` finds its data again."""
         path = Path(self.data)
         data = str(path.resolve()) if path.exists() else self.data
-        how = self.reading() | {"on_error": self.on_error.value}
-        return {"data": data, "shares": self.shares, **how}
+        return {"data": data, "shares": self.shares, **self.reading()}
 
     def _how(self) -> dict[str, Any]:
         """Return the arguments of `read_pairs` and `load_pairs`."""
         how: dict[str, Any] = {"delimiter": self.delimiter, "encoding": self.encoding}
-        how |= {"on_error": self.on_error.value, "label_names": parse_labels(self.labels)}
+        how |= {"on_error": self.on_error, "label_names": parse_labels(self.labels)}
         if self.columns is None:
             return how
         names = [name.strip() for name in self.columns.split(",")]
@@ -117,7 +135,7 @@ class Source(Reading):
             )
         return how | dict(zip(("sentence1", "sentence2", "label", "group"), names))
 
-    def fractions(self) -> list[float] | None:
+    def _fractions(self) -> list[float] | None:
         """Return the shares of `--split`."""
         if self.shares is None:
             return None
@@ -154,76 +172,39 @@ class TrainingData(Reading):
 
     data: Annotated[
         str,
-        typer.Option(
-            help="A file or folder of pairs, or a name from `keras-sentmatch models --datasets`."
-        ),
+        option("A file or folder of pairs, or a name from `keras-sentmatch models --datasets`."),
     ] = "embedded"
-    limit: Annotated[int | None, typer.Option(help="Maximum number of training pairs.")] = None
+    limit: Annotated[int | None, option("Maximum number of training pairs.")] = None
     split: options.Shares = None
 
     def __post_init__(self) -> None:
         options.check_at_least(1, limit=self.limit)
+        self.source = Source(self.data, self.split, **self.reading())
 
-    def source(self, data: str | None = None) -> Source:
-        return Source(data or self.data, self.split, **self.reading())
-
-    def read(
-        self, positives: str | None = None
-    ) -> "tuple[dict[str, PairDataset], str, dict[str, Any]]":
-        """Return the splits, the name of the data, and the facts to record with a run.
-
-        Args:
-            positives: File of pairs that all match, instead of `--data`.
-        """
-        if positives is not None and self.data != "embedded":
-            raise InputError(f"--positives {positives} cannot be combined with --data.")
-        source = self.source(positives)
-        splits = source.splits() if positives is None else _from_positives(source)
+    def read(self) -> "tuple[dict[str, PairDataset], str]":
+        """Return the splits and the name of the data."""
+        splits = self.source.splits()
         if "train" not in splits:
             raise InputError(
-                f"{source.data} has no train part to learn from. It has {', '.join(splits)}."
+                f"{self.data} has no train part to learn from. It has {', '.join(splits)}."
             )
-        if self.limit is not None:
-            splits["train"] = splits["train"].limit(self.limit)
-            log.info("limited to %s training pairs", f"{len(splits['train']):,}")
-        # Generated negatives cannot be read again.
-        facts = {"source": source.facts()} if positives is None else {}
-        return splits, splits["train"].name or "pairs", facts
+        splits["train"] = self.limited(splits["train"])
+        return splits, splits["train"].name or "pairs"
 
-    def read_all(self) -> "PairDataset":
-        """Return the pairs to cut into folds: a whole file, or training and validation pairs."""
-        from keras_sentmatch.training.training_data import joined
+    def read_all(self) -> "list[PairDataset]":
+        """Return the parts to cut into folds: a whole file, or training and validation pairs."""
+        if self.source.is_file:
+            return [self.source.rows(weighted=True)]
+        splits = self.source.splits()
+        if not {"train", "validation"} <= splits.keys():
+            raise InputError(f"{self.data} has no training pairs to cut into folds.")
+        return [splits["train"], splits["validation"]]
 
-        source = self.source()
-        if Path(source.data).is_file():
-            pairs = source.rows(weighted=True)
-        else:
-            splits = source.splits()
-            if not {"train", "validation"} <= splits.keys():
-                raise InputError(f"{source.data} has no training pairs to cut into folds.")
-            pairs = joined(splits["train"], splits["validation"])
-        return pairs if self.limit is None else pairs.limit(self.limit)
-
-
-def _from_positives(source: Source) -> "dict[str, PairDataset]":
-    from keras_sentmatch.corpus import from_positives
-
-    given: Any = {} if (shares := source.fractions()) is None else {"fractions": shares}
-    pairs = source.rows()
-    several = sum(count > 0 for count in pairs.label_counts().values()) > 1
-    if several or pairs.task == "regression":
-        raise InputError(
-            f"--positives {source.data} has labels "
-            f"({', '.join(pairs.label_names or ('scores',))}), but all its pairs must match. Use "
-            "--data instead, or remove the other pairs and the label column."
-        )
-    splits, counts = from_positives(pairs, **given)
-    columns = ["match", "hard", "easy", "known", "copies"]
-    rows = [[part, *(found[name] for name in columns)] for part, found in counts.items()]
-    print_table(["part", *columns], rows, "matching pairs, negatives, and rejected candidates")
-    for part in splits.values():
-        log_summary(part)
-    return splits
+    def limited(self, pairs: "PairDataset") -> "PairDataset":
+        if self.limit is None:
+            return pairs
+        log.info("limited to %s training pairs", f"{min(self.limit, len(pairs)):,}")
+        return pairs.limit(self.limit)
 
 
 @dataclass
@@ -238,34 +219,24 @@ class AskedPairs(Reading):
             "input.",
         ),
     ] = None
-    sentence1: Annotated[str | None, typer.Option(help="The first sentence of a single pair.")] = (
-        None
-    )
-    sentence2: Annotated[str | None, typer.Option(help="The second sentence of the pair.")] = None
+    sentence1: Annotated[str | None, option("The first sentence of a single pair.")] = None
+    sentence2: Annotated[str | None, option("The second sentence of the pair.")] = None
 
     def __post_init__(self) -> None:
         given = [sentence is not None for sentence in (self.sentence1, self.sentence2)]
         if given != [self.file is None] * 2:
             raise InputError("Give either a FILE of pairs, or both --sentence1 and --sentence2.")
+        self.source = Source(str(self.file), **self.reading())
 
     def arguments(self) -> list[str]:
         """Return FILE and the options on how to read it, as they were given."""
         return [str(self.file), *(part for pair in self.given_reading().items() for part in pair)]
 
-    @property
-    def standard_input(self) -> bool:
-        """Whether the pairs come through standard input."""
-        return str(self.file) == "-"
-
-    def stream(self) -> "PairStream":
-        """Return the pairs of FILE as a stream."""
-        return Source(str(self.file), **self.reading()).stream()
-
     def read(self) -> "PairDataset":
         from keras_sentmatch.data import PairDataset
 
         if self.file is not None:
-            return Source(str(self.file), **self.reading()).rows()
+            return self.source.rows()
         return PairDataset([self.sentence1 or ""], [self.sentence2 or ""])
 
 
@@ -276,3 +247,9 @@ def log_summary(pairs: "PairDataset") -> None:
     if pairs.report is not None and pairs.report.skipped:
         parts.append(str(pairs.report))
     log.info("; ".join(part for part in parts if part))
+
+
+def example_of(pairs: "PairDataset") -> tuple[str, str]:
+    """Return the shortest of the first pairs, for a command that can be copied."""
+    first = zip(pairs.sentence1[:50], pairs.sentence2[:50])
+    return min(first, key=lambda pair: len(pair[0]) + len(pair[1]))

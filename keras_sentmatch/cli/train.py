@@ -8,9 +8,12 @@ import typer
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import next_step, print_table, say
+from keras_sentmatch.cli.options import option
 from keras_sentmatch.cli.recipes import RecipeOptions, default_folder
-from keras_sentmatch.cli.sources import TrainingData
+from keras_sentmatch.cli.sources import TrainingData, example_of
 from keras_sentmatch.errors import InputError
+
+Table = tuple[list[str], list[list[Any]]]
 
 
 def train(
@@ -19,50 +22,35 @@ def train(
     model: options.Model = "hybrid",
     vectors: Annotated[
         str | None,
-        typer.Option(
-            help="Word vectors: a file, encoder:NAME, table, auto or none. Default: the recipe's."
-        ),
+        option("Word vectors: a file, encoder:NAME, table, auto or none. Default: the recipe's."),
     ] = None,
     backbone: Annotated[
         str | None,
-        typer.Option(
-            help="Pretrained backbone: a KerasHub preset, a folder of KerasHub or Hugging Face, or "
-            "hf://USER/NAME. Default: the recipe's."
-        ),
-    ] = None,
-    positives: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Pairs that all match, instead of --data. Pairs that do not match are made from "
-            "their sentences.",
-        ),
+        option("Pretrained backbone: a KerasHub preset, a folder, or hf://USER/NAME."),
     ] = None,
     teacher: Annotated[
         list[str] | None,
-        typer.Option(metavar="RUN", help="Also learn from this run's predictions. Repeatable."),
+        option("Also learn from this run's predictions. Repeatable.", metavar="RUN"),
     ] = None,
     seeds: Annotated[
-        int, typer.Option(help="Number of models to train; the ensemble predicts their mean.")
+        int, option("Number of models to train; the ensemble predicts their mean.")
     ] = 1,
     crossval: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "Cross-validate instead: train without each fold, and measure on that fold.",
             metavar="FOLDS",
-            help="Cross-validate instead: train without each fold, and measure on that fold.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Run folder. Default: runs/MODEL-DATA-TIME; of --crossval crossval/MODEL-DATA-TIME."
+        option(
+            "Run folder. Default: runs/MODEL-DATA-TIME; with --crossval crossval/MODEL-DATA-TIME."
         ),
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option(
-            "--resume", help="Continue the unfinished run in --out, with the same options."
-        ),
+        option("Continue the unfinished run in --out, with the same options.", "--resume"),
     ] = False,
     backend: options.Backend = None,
 ) -> None:
@@ -71,28 +59,27 @@ def train(
     options.check_at_least(2, crossval=crossval)
     if resume and out is None:
         raise InputError("--resume needs --out, the folder of the run to continue.")
-    if crossval is not None and (positives is not None or seeds > 1):
-        raise InputError("--crossval cannot be combined with --positives or --seeds.")
+    if crossval is not None and seeds > 1:
+        raise InputError("--crossval cannot be combined with --seeds.")
+    read: Any = source.read() if crossval is None else source.read_all()
     use_backend(backend)
+    draft = recipe.draft(model, vectors=vectors, backbone=backbone, teacher=teacher)
+    if crossval is not None:
+        _cross_validate(draft, source, read, crossval, out, resume)
+        return
     from keras_sentmatch import training
     from keras_sentmatch.inference.run_folder import read_json
 
-    draft = recipe.draft(model, vectors, backbone, teacher)
-    model = draft.model
-    if crossval is not None:
-        _cross_validate(draft, source, crossval, out, resume)
-        return
-    splits, name, facts = source.read(positives)
-    further: dict[str, Any] = {"resume": resume, "info": facts}
+    splits, name = read
+    further: dict[str, Any] = {"resume": resume, "info": {"source": source.source.facts()}}
+    model, plan = draft.model, draft.for_data(name)
     out = out or default_folder("runs", model, name)
-    plan = draft.for_data(name)
-    first = plan.training.seed
     if seeds == 1:
         metrics = training.train(plan, splits, out, **further).metrics
         interrupted, table = metrics["interrupted"], _metrics(metrics)
     else:
-        numbers = range(first, first + seeds)
-        report = training.train_ensemble(plan, splits, out, numbers, **further)[1]
+        numbers = range(plan.training.seed, plan.training.seed + seeds)
+        _, report = training.train_ensemble(plan, splits, out, numbers, **further)
         metrics = read_json(out / f"seed-{report['seeds'][0]}" / "metrics.json")
         interrupted, table = report["interrupted"], _ensemble_metrics(report, metrics)
     print_table(*table, f"{model} on {name} ({metrics['backend']})")
@@ -107,16 +94,18 @@ def train(
         say(note)
     if interrupted:
         raise typer.Exit(130)
-    sentences = "--sentence1", "A dog runs.", "--sentence2", "An animal moves."
+    one, two = example_of(splits["train"])
+    sentences = "--sentence1", one, "--sentence2", two
     next_step("predict", out, *sentences, why="predict a pair")
 
 
 def _cross_validate(
-    draft: Any, source: TrainingData, folds: int, out: Path | None, resume: bool
+    draft: Any, source: TrainingData, parts: Any, folds: int, out: Path | None, resume: bool
 ) -> None:
     from keras_sentmatch.training import cross_validate
+    from keras_sentmatch.training.training_data import joined
 
-    pairs = source.read_all()
+    pairs = source.limited(parts[0] if len(parts) == 1 else joined(*parts))
     name = pairs.name or "pairs"
     out = out or default_folder("crossval", draft.model, name)
     report = cross_validate(draft.for_data(name), pairs, out, folds=folds, resume=resume)
@@ -130,9 +119,6 @@ def _cross_validate(
     say(f"written: {out / 'crossval.json'}")
     given = (part for pair in source.given_reading().items() for part in pair)
     next_step("train", draft.model, "--data", source.data, *given, why="train on all pairs")
-
-
-Table = tuple[list[str], list[list[Any]]]
 
 
 def _metrics(metrics: dict[str, Any]) -> Table:

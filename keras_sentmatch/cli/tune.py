@@ -9,20 +9,13 @@ import typer
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import next_step, print_json, print_table, say
+from keras_sentmatch.cli.options import option
 from keras_sentmatch.cli.recipes import RecipeOptions, default_folder
 from keras_sentmatch.cli.sources import TrainingData
 from keras_sentmatch.errors import InputError
 
 SHOWN = 10  # trials in the table
-
-
-class Tuner(StrEnum):
-    """How the next trial is chosen."""
-
-    BAYESIAN = "bayesian"
-    RANDOM = "random"
-    HYPERBAND = "hyperband"
-    GRID = "grid"
+Tuner = StrEnum("Tuner", ["BAYESIAN", "RANDOM", "HYPERBAND", "GRID"])
 
 
 def tune(
@@ -31,31 +24,24 @@ def tune(
     source: TrainingData,
     space: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Parameters to search: T,d_k or T=2:6,d_k=2/2+3. Default: all of the model.",
             metavar="NAMES",
-            help="Parameters to search, with or without values: T,d_k or T=2:6,d_k=2/2+3. Default: "
-            "all that the model declares.",
         ),
     ] = None,
-    tuner: Annotated[Tuner, typer.Option(help="How the next trial is chosen.")] = Tuner.BAYESIAN,
+    tuner: Annotated[Tuner, option("How the next trial is chosen.")] = Tuner.BAYESIAN,
     trials: Annotated[
         int | None,
-        typer.Option(
-            help="Maximum number of trials. Default: 20; grid and hyperband end by themselves."
-        ),
+        option("Maximum number of trials. Default: 20; grid and hyperband end by themselves."),
     ] = None,
-    retrain: Annotated[
-        int, typer.Option(help="Number of further seeds to retrain the best recipe with.")
-    ] = 1,
+    retrain: Annotated[int, option("Number of further seeds to retrain the best recipe with.")] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the search. Default: searches/MODEL-DATA-TIME."),
+        option("Folder of the search. Default: searches/MODEL-DATA-TIME."),
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option(
-            "--resume", help="Continue the search in --out with the same options or more --trials."
-        ),
+        option("Continue the search in --out with the same options or more --trials.", "--resume"),
     ] = False,
     backend: options.Backend = None,
     as_json: options.Json = False,
@@ -64,17 +50,14 @@ def tune(
     if resume and out is None:
         raise InputError("--resume needs --out, the folder of the search to continue.")
     names = None if space is None else parse_names(space)
+    splits, name = source.read()
     use_backend(backend)
-    from keras_sentmatch.tuning import SearchSpace, search
+    from keras_sentmatch.tuning import search
 
-    # Unknown names stop here, before the data is read.
     draft = recipe.draft(model)
-    wanted = SearchSpace(draft.for_data(None))
-    if names is not None:
-        wanted.narrowed(names)
-    splits, name, facts = source.read()
+    model = draft.model
     out = out or default_folder("searches", model, name)
-    found = search(
+    found: Any = search(
         draft.for_data(name),
         splits,
         out,
@@ -83,10 +66,13 @@ def tune(
         trials=trials,
         retrain=retrain,
         resume=resume,
-        info=facts,
+        info={"source": source.source.facts()},
     )
     if as_json:
-        print_json(_report(found, model, name))
+        facts: dict[str, Any] = {"model": model, "data": name, "folder": str(out)}
+        for key in ("objective", "score", "configuration", "trials", "retrained", "interrupted"):
+            facts[key] = getattr(found, key)
+        print_json(facts)
     else:
         _show(found, f"{model} on {name}")
     if found.interrupted:
@@ -107,12 +93,6 @@ def parse_names(text: str) -> dict[str, str | None]:
             )
         found[name] = values or None
     return found
-
-
-def _report(found: Any, model: str, data: str) -> dict[str, Any]:
-    names = ("objective", "score", "configuration", "trials", "retrained", "interrupted")
-    where = {"folder": str(found.folder), "recipe": str(found.folder / "best_recipe.toml")}
-    return {"model": model, "data": data, **where, **{n: getattr(found, n) for n in names}}
 
 
 def _show(found: Any, title: str) -> None:

@@ -1,21 +1,19 @@
 """Pairs of a corpus that match: candidates from retrievers, scored by a matcher."""
 
+import hashlib
 import logging
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_sentmatch.corpus._retrieval import (
-    Array,
-    Bm25,
-    Dense,
-    fuse,
-    make_vectors,
-    vector_kind,
-)
+from keras_sentmatch.corpus._retrieval import Array, Bm25, Dense, embed, fuse
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.progress import progress_bar
 from keras_sentmatch.errors import InputError, argument
+from keras_sentmatch.inference.answer_file import AnswerFile
 from keras_sentmatch.inference.base import Prediction
 from keras_sentmatch.inference.pairs import check_count
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from keras_sentmatch.inference.ensemble import EnsembleMatcher
 
 log = logging.getLogger(__name__)
-_WINDOW = 4096  # pairs scored at once
+_WINDOW = 4096  # pairs scored at a time
 
 
 def mine(
@@ -35,13 +33,14 @@ def mine(
     threshold: float | None = None,
     label: str | None = None,
     candidates: int = 10,
-    vectors: str | None = None,
     batch_size: int = 64,
+    partial: str | os.PathLike[str] | None = None,
 ) -> list[Prediction]:
     """Find the pairs of a corpus that match, without scoring all pairs.
 
-    Each sentence is scored with the few candidates that two retrievers find for it: by rare words
-    (BM25) and by vectors. This needs the extra `[corpus]`.
+    Each sentence is scored with the few candidates that two retrievers find for it: sentences with
+    the same rare words (BM25), and sentences whose built-in word vectors (English) are near. This
+    needs the extra `[corpus]`.
 
     Args:
         matcher: The matcher that scores candidate pairs.
@@ -52,38 +51,37 @@ def mine(
         label: The label whose probability is the score. Required for more than two labels; of two,
             the default is the second.
         candidates: Number of candidates per sentence. More candidates find more pairs and take
-            longer in proportion.
-        vectors: `"table"` for the built-in word vectors (English), or `"words"` for the word vectors
-            of the run. Defaults to `"table"` if the run's vectors come from there, or `"words"`.
-        batch_size: Maximum number of pairs per batch.
+            longer in proportion. Defaults to `10`.
+        batch_size: Maximum number of pairs per batch. Defaults to `64`.
+        partial: File that keeps the scores (as `NAME.partial`) until all are known, so that the same
+            call continues after an interruption. Defaults to none.
 
     Returns:
         A list of predictions, best first, with `index1` and `index2` (positions in the corpora),
         `sentence1`, `sentence2` and `score`. Within one corpus, `index1` is the smaller one. Equal
-        sentences always match: each further copy is paired with the first one.
+        sentences always match, whatever their score: each further copy is paired with the first one.
 
     Raises:
-        InputError: If there are fewer than two sentences, a sentence is no string, or an argument
-            is out of range.
+        InputError: There are fewer than two sentences, a sentence is no string, or an argument is
+            out of range.
 
     Example:
 
     ```python
-    from keras_sentmatch import Matcher
-    from keras_sentmatch.corpus import mine
+    from keras_sentmatch import Matcher, mine
 
     mine(Matcher.load("runs/mine"), ["It rains.", "A dog runs.", "There is rain."], threshold=0.8)
     # [{"index1": 0, "index2": 2, "sentence1": "It rains.", …, "score": 0.91}]
     ```
     """
-    options: Any = {"candidates": candidates, "vectors": vectors, "batch_size": batch_size}
-    return Miner(matcher, sentences, against, **options).pairs(threshold, label)
+    miner = Miner(matcher, sentences, against, label, candidates, batch_size, partial)
+    return miner.pairs(miner.threshold(threshold))
 
 
 class Distinct:
     """The distinct sentences of a list, and the positions of each."""
 
-    def __init__(self, sentences: Sequence[str], name: str) -> None:
+    def __init__(self, sentences: Sequence[str], name: str, least: int = 1) -> None:
         if isinstance(sentences, str):
             raise InputError(f"{name} is one string. Pass a list of sentences.")
         places: dict[str, list[int]] = {}
@@ -92,6 +90,9 @@ class Distinct:
                 raise InputError(f"{name}[{place}] is {sentence!r:.60}. Expected a string.")
             places.setdefault(sentence, []).append(place)
         self.sentences, self.places = list(places), list(places.values())
+        self.total = sum(map(len, self.places))
+        if self.total < least:
+            raise InputError(f"{name} has {self.total} sentences. Expected at least {least}.")
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -105,104 +106,117 @@ class Miner:
         matcher: Any,
         sentences: Sequence[str],
         against: Sequence[str] | None,
-        *,
+        label: str | None,
         candidates: int,
-        vectors: str | None,
         batch_size: int,
+        partial: str | os.PathLike[str] | None,
     ) -> None:
         check_count("candidates", candidates)
         check_count("batch_size", batch_size)
         self.matcher, self.batch_size, self.count = matcher, batch_size, candidates
-        self.member = getattr(matcher, "members", [matcher])[0]
-        self.kind = vector_kind(self.member, vectors)
-        self.first = Distinct(sentences, "sentences")
-        self.second = self.first if against is None else Distinct(against, "against")
-        least = 2 if against is None else 1
-        for name, found in (("corpus", self.first), ("second corpus", self.second)):
-            if (total := sum(map(len, found.places))) < least:
-                raise InputError(
-                    f"The {name} has {total} sentence{'' if total == 1 else 's'}. Expected at least "
-                    f"{least}."
-                )
+        self.column = matcher.score_column(label)
+        self.first = Distinct(sentences, "The corpus", 2 if against is None else 1)
+        self.second = self.first if against is None else Distinct(against, "The second corpus")
+        self.kept: AnswerFile | None = None
+        if partial is not None:
+            texts = repr((self.first.sentences, self.second.sentences)).encode()
+            facts = {"corpus": hashlib.sha256(texts).hexdigest()[:16], "--candidates": candidates}
+            facts["--label"] = label
+            exists = Path(f"{partial}.partial").exists()
+            self.kept = AnswerFile(Path(partial), "tsv", facts, resume=exists)
 
     @property
     def alone(self) -> bool:
         """Whether all pairs are of one corpus."""
         return self.second is self.first
 
-    def candidates(self) -> Array:
-        """Return each pair of distinct sentences to score, once: int `[pairs, 2]`."""
-        corpus = self.second.sentences
-        embed = make_vectors(self.kind, self.member, corpus)
-        found = fuse(
-            [self._search(one) for one in (Bm25(corpus), Dense(embed, corpus))], self.count
-        )
-        rows = np.repeat(np.arange(len(found)), found.shape[1])
-        pairs = np.stack([rows, found.reshape(-1)], axis=1)
-        pairs = pairs[pairs[:, 1] >= 0]
-        if self.alone:
-            pairs.sort(axis=1)
-        else:  # sentences that are in both corpora
-            places = {sentence: i for i, sentence in enumerate(corpus)}
-            equal = [(i, places[s]) for i, s in enumerate(self.first.sentences) if s in places]
-            pairs = np.concatenate([pairs, np.reshape(equal, (-1, 2)).astype(int)])
-        return np.unique(pairs, axis=0)
-
-    def _search(self, retriever: Bm25 | Dense) -> Array:
-        """Return the candidates of all sentences; a sentence is never its own candidate."""
-        if not self.alone:
-            return retriever.search(self.first.sentences, self.count)
-        found = retriever.search(self.first.sentences, self.count + 1)
-        own = found == np.arange(len(found))[:, None]
-        order = np.argsort(own | (found < 0), axis=1, kind="stable")
-        found = np.where(own, -1, found)
-        return np.take_along_axis(found, order, axis=1)[:, : self.count]
-
-    def scores(self, pairs: Array, label: str | None) -> Array:
-        """Score pairs of distinct sentences."""
-        column = self.matcher.score_column(label)
-        one, two = self.first.sentences, self.second.sentences
-        found = np.zeros(len(pairs), "float32")
-        with progress_bar("scoring", len(pairs), len(pairs) > 1000) as show:
-            for start in range(0, len(pairs), _WINDOW):
-                part = pairs[start : start + _WINDOW].tolist()
-                first, second = [one[i] for i, _ in part], [two[j] for _, j in part]
-                scores = self.matcher.predict_proba(first, second, batch_size=self.batch_size)
-                found[start : start + len(part)] = scores if column is None else scores[:, column]
-                show(start + len(part))
-        return found
-
-    def threshold(self, given: float | None, label: str | None) -> float:
+    def threshold(self, given: float | None) -> float:
         """Return the lowest score of a pair that matches."""
         if given is not None:
             return given
-        column = self.matcher.score_column(label)
-        if column is None:
+        if self.column is None:
             raise InputError(
                 "This matcher returns one score and has no threshold. Set the lowest score of a "
                 f"matching pair with {argument('threshold')}."
             )
         own = self.matcher.threshold
-        return own if own is not None and column == 1 else 0.5
+        return own if own is not None and self.column == 1 else 0.5
 
-    def edges(self, threshold: float | None, label: str | None) -> tuple[Array, Array]:
+    def candidates(self) -> Array:
+        """Return each pair of distinct sentences to score, once: int `[pairs, 2]`."""
+        corpus, asked = self.second.sentences, self.first.sentences
+        vectors, more = embed(corpus), int(self.alone)  # alone: a sentence finds itself
+        found = [
+            Bm25.of(corpus).search(asked, self.count + more),
+            Dense(vectors).search(vectors if self.alone else embed(asked), self.count + more),
+        ]
+        best = fuse(found, self.count + more)
+        rows = np.repeat(np.arange(len(best)), best.shape[1])
+        pairs = np.stack([rows, best.reshape(-1)], axis=1)
+        pairs = pairs[pairs[:, 1] >= 0]
+        if self.alone:
+            pairs = np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1)
+        else:  # sentences of both corpora
+            places = {sentence: j for j, sentence in enumerate(corpus)}
+            equal = [(i, places[s]) for i, s in enumerate(asked) if s in places]
+            pairs = np.concatenate([pairs, np.reshape(equal, (-1, 2)).astype(int)])
+        return np.unique(pairs, axis=0)
+
+    def scores(self, pairs: Array, kept: AnswerFile | None = None) -> Array:
+        """Score pairs of distinct sentences; `kept` may have the scores of the first ones."""
+        found = np.zeros(len(pairs))
+        done = kept.answers if kept is not None else 0
+        if kept is not None and done:
+            found[:done] = np.loadtxt(kept.partial, ndmin=1)
+            if np.abs(found[:8] - self._score(pairs[:8])).max() > 1e-3:
+                raise InputError(
+                    f"{kept.partial} has the scores of another run. Use that run, or delete the file "
+                    "to start again."
+                )
+        with progress_bar("scoring pairs", len(pairs)) as show:
+            for start in range(done, len(pairs), _WINDOW):
+                scores = self._score(pairs[start : start + _WINDOW])
+                end = start + len(scores)
+                found[start:end] = scores
+                if kept is not None:
+                    text = "".join(f"{score!r}\n" for score in scores.tolist())
+                    kept.write("", text, answers=len(scores), rows=end, digest="")
+                show(end)
+        return found
+
+    def _score(self, pairs: Array) -> Array:
+        rows = pairs.tolist()
+        first = [self.first.sentences[i] for i, _ in rows]
+        second = [self.second.sentences[j] for _, j in rows]
+        made = PairDataset(first, second)
+        scores = self.matcher.predict_proba(made, batch_size=self.batch_size)
+        return np.asarray(scores if self.column is None else scores[:, self.column])
+
+    def edges(self, threshold: float) -> tuple[Array, Array]:
         """Return the matching pairs of distinct sentences, `[pairs, 2]`, and their scores, best first."""
-        least = self.threshold(threshold, label)
         pairs = self.candidates()
-        log.info("%d candidate pairs among %d distinct sentences", len(pairs), len(self.first))
-        scores = self.scores(pairs, label)
-        kept = np.flatnonzero(scores >= least)
+        log.info(
+            "%s sentences, %s of them distinct; %s candidate pairs",
+            *(f"{n:,}" for n in (self.first.total, len(self.first), len(pairs))),
+        )
+        scores = self.scores(pairs, self.kept)
+        if self.kept is not None:
+            self.kept.close()
+            for path in (self.kept.partial, self.kept.note):
+                path.unlink(missing_ok=True)
+        equal = [self.first.sentences[i] == self.second.sentences[j] for i, j in pairs.tolist()]
+        kept = np.flatnonzero((scores >= threshold) | np.array(equal, bool))
         kept = kept[np.argsort(-scores[kept], kind="stable")]
         return pairs[kept], scores[kept]
 
-    def pairs(self, threshold: float | None, label: str | None) -> list[Prediction]:
+    def pairs(self, threshold: float) -> list[Prediction]:
         """Return what `mine` returns."""
-        edges, scores = self.edges(threshold, label)
+        edges, scores = self.edges(threshold)
         found = [
             (float(score), self.first.places[i][0], self.second.places[j][0])
             for (i, j), score in zip(edges.tolist(), scores)
         ]
-        found += self._copies(edges, scores, label)
+        found += self._copies(edges, scores)
         found.sort(key=lambda one: -one[0])
         first, second = (
             {place: s for s, places in zip(d.sentences, d.places) for place in places}
@@ -213,13 +227,11 @@ class Miner:
             for score, i, j in found
         ]
 
-    def _copies(
-        self, edges: Array, scores: Array, label: str | None
-    ) -> Iterator[tuple[float, int, int]]:
+    def _copies(self, edges: Array, scores: Array) -> Iterator[tuple[float, int, int]]:
         """Yield the pairs of further copies: with the first copy, or across the corpora."""
         if self.alone:
             several = [i for i, places in enumerate(self.first.places) if len(places) > 1]
-            equal = self.scores(np.array([several, several]).T.astype(int), label)
+            equal = self.scores(np.array([several, several]).T.astype(int))
             for i, score in zip(several, equal):
                 first, *others = self.first.places[i]
                 yield from ((float(score), first, other) for other in others)

@@ -102,7 +102,6 @@ for i in range(40):
 
 
 def test_mine_and_catalog_make_a_row_for_each_method(tmp_path: Path) -> None:
-    pytest.importorskip("bm25s")
     pytest.importorskip("faiss")
     make("esim", num_classes=1).save(tmp_path / "run")
     (tmp_path / "quora").mkdir()

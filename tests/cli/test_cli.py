@@ -1,6 +1,6 @@
 """The command line, from what is typed to what is printed, written and returned."""
 
-import itertools
+import inspect
 import json
 import os
 import re
@@ -18,11 +18,9 @@ from keras_sentmatch import __version__, applications, training
 from keras_sentmatch.applications import Sentence
 from keras_sentmatch.cli import app, catalog, main
 from keras_sentmatch.cli import backend as backend_module
-from keras_sentmatch.cli.options import PANEL, OnError
-from keras_sentmatch.cli.sources import Source
+from keras_sentmatch.cli.options import PANEL
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.answer_file import as_text
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.ops import masked_mean
 
@@ -122,38 +120,50 @@ def scores(tmp_path_factory):
     return folder
 
 
-def test_help_loads_no_keras_and_no_backend():
+def test_help_and_mistakes_in_files_load_no_keras_and_no_backend(tmp_path):
+    (tmp_path / "odd.tsv").write_text("x1\tx2\tz\na\tb\tyes\n")
+    odd = str(tmp_path / "odd.tsv")
     code = (
         "import sys\nfrom keras_sentmatch.cli import main\n"
-        "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
-        "heavy = {'keras', 'numpy', 'tensorflow', 'jax', 'torch'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
+        "import shlex\nfor command in sys.argv[1:]:\n"
+        "    try: main(shlex.split(command))\n"
+        "    except SystemExit as end: print('STATUS', end.code or 0)\n"
+        "    heavy = {'keras', 'tensorflow', 'jax', 'torch'} & set(sys.modules)\n"
+        "    assert not heavy, (command, heavy)"
     )
-    for arguments in (["--help"], ["train", "--help"], [], ["--version"]):
-        command = [sys.executable, "-c", code, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        shown = done.stdout + done.stderr  # where help goes without arguments differs by version
-        assert "keras-sentmatch" in shown
+    commands = {
+        "--help": 0,
+        "train --help": 0,
+        "--version": 0,
+        "models": 0,
+        "models --datasets": 0,
+        "train --data missing.tsv": 2,
+        f"train --data {odd}": 2,
+        f"train --data {odd} --columns x1,x3,z": 2,
+        f"tune re2 --data {odd}": 2,
+        f"audit {odd}": 2,
+        "evaluate nowhere": 2,
+        f"report nowhere --data {odd}": 2,
+        f"predict nowhere {odd}": 2,
+        "mine similarity missing.txt": 2,
+        "rank similarity a missing.txt": 2,
+    }
+    done = subprocess.run([sys.executable, "-c", code, *commands], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = [int(line.split()[1]) for line in done.stdout.splitlines() if "STATUS" in line]
+    assert found == list(commands.values())
 
 
 def test_commands_and_options_are_few():
     commands = typer.main.get_command(app).commands
     assert len(commands) <= 15
+    slots = [p for c in commands.values() for p in c.params if p.param_type_name == "option"]
+    assert len(slots) <= 190
     for name, command in commands.items():
         found = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
         panels = [getattr(option, "rich_help_panel", None) for option in found]
         assert panels.count(None) <= 15, name
         assert set(panels) <= {None, PANEL} and all(option.help for option in found), name
-
-
-def test_how_to_read_pairs_is_shown_apart(capsys):
-    assert run("train", "--help") == 0
-    above, below = capsys.readouterr().out.split(f"{PANEL}:")
-    for option in "format columns delimiter encoding labels on-error split".split():
-        assert f"--{option} " in below and f"--{option} " not in above
-    assert run("rank", "--help") == 0
-    assert PANEL not in capsys.readouterr().out
 
 
 def test_version_and_usage_errors(capsys):
@@ -183,78 +193,39 @@ def test_the_backend_is_chosen_in_the_order_promised(monkeypatch, tmp_path):
         choose(None)
 
 
-def test_a_backend_that_is_not_installed_or_unknown_is_one_line(monkeypatch, capsys):
-    assert "tensorflow, jax, torch" in error_of(capsys, "models", "--backend", "theano")
-    name = "jax"
-    monkeypatch.setattr(backend_module, "is_installed", lambda other: other != name)
-    line = error_of(capsys, "models", "--backend", name)
-    assert f'pip install "keras-sentmatch[{name}]"' in line and "or use --backend" in line
-
-
-def test_a_second_backend_in_one_process_is_refused(capsys):
+def test_a_backend_that_cannot_be_used_is_one_line(monkeypatch, capsys):
     other = next(b for b in ("tensorflow", "jax", "torch") if b != keras.config.backend())
-    if not backend_module.is_installed(other):
-        pytest.skip(f"{other} is not installed")
-    assert "already runs" in error_of(capsys, "models", "--backend", other)
+    monkeypatch.setattr(backend_module, "is_installed", lambda name: True)
+    assert "already runs" in error_of(capsys, "models", "esim", "--backend", other)
+    assert "tensorflow, jax, torch" in error_of(capsys, "models", "esim", "--backend", "theano")
+    monkeypatch.setattr(backend_module, "is_installed", lambda name: name != "jax")
+    line = error_of(capsys, "models", "esim", "--backend", "jax")
+    assert 'pip install "keras-sentmatch[jax]"' in line and "or use --backend" in line
 
 
-def test_models(monkeypatch, capsys):
-    class Small:
-        """One.
+def test_a_model_is_described_by_its_docstring(capsys):
+    assert run("models", "esim", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["paper"] == "Chen et al. 2017" and "snli" in found["presets"]
+    units = found["arguments"]["units"]
+    assert units["default"] == 300 and units["meaning"] and "Defaults" not in units["meaning"]
+    assert run("models", "esim") == 0
+    assert units["meaning"].split()[0] in capsys.readouterr().out
 
-        Args:
-            vocabulary_size: words.
-            char_vocabulary_size: characters. Defaults to `0`.
-            depth: layers, as many
-                as you like. Defaults to `2`.
 
-        Example:
-            depth: no argument
-        """
-
-        paper, summary_line, presets = "A. Author 2020", "a small one", {"deep": {"depth": 9}}
-
-        def __init__(self, vocabulary_size, char_vocabulary_size=0, depth=2, **kwargs):
-            assert vocabulary_size and char_vocabulary_size
-            self.input_names = ["word_ids_1", "char_ids_1", "word_ids_2", "char_ids_2"]
-
-        def count_params_without_word_embeddings(self):
-            return 1234
-
-    assert "drcn" in applications.list_models()
-    monkeypatch.setattr(applications, "list_models", lambda: ["small"])
-    monkeypatch.setattr(applications, "get_model_class", lambda name: Small)
-    assert run("models", "--json") == 0
-    arguments = {"depth": {"default": 2, "meaning": "layers, as many as you like."}}
-    expected = {
-        "name": "small",
-        "paper": "A. Author 2020",
-        "parameters": 1234,
-        "inputs": ["word_ids", "char_ids"],
-        "description": "a small one",
-        "arguments": arguments,
-        "presets": {"deep": {"depth": 9}},
-    }
-    assert json.loads(capsys.readouterr().out) == [expected]
+def test_the_list_of_models_fits_a_terminal_and_is_right(capsys):
     assert run("models") == 0
-    assert "1,234" in capsys.readouterr().out
-    assert run("models", "small") == 0
     out = capsys.readouterr().out
-    assert "as many as you like" in out and "depth=9" in out
-
-
-def test_the_list_of_models_fits_a_terminal_and_advises(capsys, monkeypatch):
-    def describe(cls, name):
-        return {"name": name, "parameters": 99_999_999, "description": cls.summary_line}
-
-    monkeypatch.setattr(catalog, "describe", describe)
-    assert run("models") == 0
-    captured = capsys.readouterr()
-    assert max(map(len, map(str.rstrip, captured.out.splitlines()))) <= 80
-    assert [name for name in applications.list_models() if name not in captured.out] == []
-    assert catalog.GOOD_FOR.keys() <= set(applications.list_models())
-    assert re.search(r"re2 .* 85\.8 +108 +accurate and quick", captured.out)
-    assert "the default, for most data" in captured.out and "next: keras-sentmatch" in captured.err
+    assert max(map(len, map(str.rstrip, out.splitlines()))) <= 80
+    assert re.search(r"re2 .* 85\.8 +108 +accurate and quick", out)
+    assert list(catalog.MODELS) == applications.list_models()
+    for name, (parameters, _) in catalog.MODELS.items():
+        cls = applications.get_model_class(name)
+        if not issubclass(cls, applications.BackboneModel):
+            chars = {"char_vocabulary_size": 100}
+            given = chars if chars.keys() <= inspect.signature(cls).parameters.keys() else {}
+            model = cls(vocabulary_size=100, **given)
+            assert model.count_params_without_word_embeddings() == parameters, name
 
 
 # --- commands: exit status and what they print ---
@@ -265,7 +236,8 @@ def places(trained, scores, tmp_path_factory):
     """The files and folders that the commands of the table name."""
     home = tmp_path_factory.mktemp("places")
     (home / "lines.txt").write_text('a dog 1 runs\n\nthe dog 1 runs\n\'a "cat" 2 sleeps\n')
-    (home / "words.txt").write_text("dog cat\nman horse\n")
+    (home / "table.csv").write_text("title,price\na dog 1 runs,3\nthe dog 1 runs,4\n")
+    (home / "antonyms.txt").write_text("dog cat\nman horse\n")
     Matcher.load(trained.folder).save(home / "other")
     return {
         "RUN": trained.folder,
@@ -273,6 +245,7 @@ def places(trained, scores, tmp_path_factory):
         "SCORES": scores,
         "DATA": trained.data,
         "LINES": home / "lines.txt",
+        "TABLE": home / "table.csv",
         "WORDS": str(home / "antonyms.txt"),
         "INDEX": home / "index",
     }
@@ -295,17 +268,22 @@ AS_OWN = "--columns claim,answer,verdict"
         (f"predict SCORES {PAIR}", "score"),
         (f"predict RUN DATA {AS_OWN}", "sentence1 sentence2 gold label probability_yes"),
         ("rank RUN 'a dog runs' LINES --label yes", "line sentence score"),
-        ("rank RUN 'a dog runs' LINES --save-index INDEX --label yes", "sentence score"),
-        ("rank RUN 'a dog runs' --index INDEX --label yes", "sentence score"),
+        (
+            "rank RUN 'a dog runs' TABLE --column title --save-index INDEX --label yes",
+            "sentence score line price",
+        ),
+        ("rank RUN 'a dog runs' --index INDEX --label yes", "sentence score line price"),
         ("mine RUN LINES --threshold 0", "line1 line2 score sentence1 sentence2"),
+        ("mine RUN LINES --threshold 0 --against LINES", "line1 line2 score"),
         ("mine RUN LINES --threshold 0 --groups", "group size representative members"),
         ("report RUN --no-baselines --limit 9", "run data split accuracy categories errors"),
         (
             "report RUN --transform all --lexicon WORDS --opposite yes,no --limit 40",
             "transformations left_out baselines",
         ),
-        ("compare RUN OTHER --samples 9", "data split matchers pairs"),
-        ("models drcn --profile --batch-size 2 --length 4", "backend layers forward_ms train_ms"),
+        ("compare RUN OTHER", "data split matchers pairs"),
+        ("models drcn --profile", "backend layers forward_ms train_ms"),
+        ("models", "name parameters sick pairs_per_second good_for"),
         ("models --datasets", "name description files labels metric"),
     ],
 )
@@ -331,8 +309,7 @@ def test_json_of_each_command(places, capsys, command, keys):
         f"explain RUN {PAIR} --out page.html",
         f"explain RUN DATA {AS_OWN} --limit 2",
         "report RUN --no-baselines --limit 20",
-        "compare RUN OTHER --samples 20",
-        "models drcn --profile --batch-size 2 --length 4 --set model.units=4",
+        "compare RUN OTHER",
     ],
 )
 def test_each_command_ends_with_a_next_step_that_runs(
@@ -355,8 +332,8 @@ def test_each_command_ends_with_a_next_step_that_runs(
         assert run(*arguments) == 0
 
 
-def test_options_reach_the_functions(trained, capsys, tmp_path):
-    """What the tables cannot show: files that are written, and values that are passed on."""
+def test_files_that_commands_write(trained, places, capsys, tmp_path):
+    """What the tables cannot show."""
     out = tmp_path / "report"
     only = ["--transform", "backtrans", "--translate", "tests.cli.test_cli:upper"]
     data = ["--data", trained.data, *COLUMNS, "--limit", "30"]
@@ -367,26 +344,22 @@ def test_options_reach_the_functions(trained, capsys, tmp_path):
     names = ["majority", "bag of words", "second sentence only", "word overlap"]
     assert list(report["baselines"]) == names, "trained on the pairs that the run learned from"
     assert sorted(path.suffix for path in out.iterdir()) == [".csv", ".json", ".md"]
-    folder = shutil.copytree(trained.folder, tmp_path / "run")
-    card = json.loads((folder / "matcher.json").read_text())
-    card["info"].pop("source")
-    (folder / "matcher.json").write_text(json.dumps(card))
-    assert run("report", folder, *data, "--json") == 0
-    left_out = json.loads(capsys.readouterr().out)["left_out"]
-    assert "does not record what it was trained on" in left_out["baselines"]
-    lines = tmp_path / "lines.csv"
-    lines.write_text("sentence,topic\na dog 1 runs,animals\na man 1 runs,people\n")
-    rank = ["rank", folder, "a dog", lines, "--save-index", tmp_path / "index", "--label", "yes"]
-    assert run(*rank, "--top-k", 1, "--json") == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    assert row["topic"] in ("animals", "people")
-    mine = ["mine", folder, trained.home / "mined.txt", "--threshold", 0]
-    (trained.home / "mined.txt").write_text("the dog 1 runs\na dog 1 runs\na cat 1 runs\n")
-    for suffix, groups in itertools.product(("tsv", "jsonl"), ([], ["--groups"])):
-        assert run(*mine, *groups, "--out", tmp_path / f"mined.{suffix}") == 0
-        assert (tmp_path / f"mined.{suffix}").read_text().count("\n") >= 1
-    assert run(*mine, "--groups", "--page", tmp_path / "groups.html") == 0
-    assert "<html" in (tmp_path / "groups.html").read_text()
+    mine = ["mine", trained.folder, places["LINES"], "--threshold", 0, "--out"]
+    for suffix, more, lines in (
+        ("tsv", [], 4),
+        ("jsonl", [], 3),
+        ("csv", ["--groups"], 4),
+        ("jsonl", ["--groups"], 1),
+        ("html", ["--groups"], None),
+    ):
+        file = tmp_path / "new" / f"{'groups' if more else 'pairs'}.{suffix}"
+        assert run(*mine, file, *more) == 0
+        text = file.read_text("utf-8")
+        assert text.count("\n") == lines or "1 groups hold 3 of 3" in " ".join(text.split())
+    assert re.search("^1,3,.*,[13],", (tmp_path / "new/groups.csv").read_text(), re.M), "lines"
+    capsys.readouterr()
+    assert run(*mine[:-3], "--threshold", 1.1) == 0
+    assert "no sentences match" in capsys.readouterr().err
 
 
 def upper(sentences):
@@ -404,30 +377,30 @@ def upper(sentences):
         ("train --seeds 0", "--seeds is 0. Expected at least 1"),
         ("train --crossval 1", "--crossval is 1. Expected at least 2"),
         ("train --crossval 2 --seeds 2", "--crossval cannot be combined"),
-        ("train --seed -1", "training.seed is -1"),
         ("train --limit 0", "--limit is 0"),
         ("train --resume", "--resume needs --out"),
         ("train --set training.epoch=1", "Did you mean epochs"),
         ("train --recipe missing.toml", "missing.toml"),
         ("train --data missing.tsv", "no file or folder missing.tsv"),
         ("train --data x --columns a", "--columns is 'a'"),
-        ("train --data x --positives y", "--positives y cannot be combined with --data"),
         ("train esim --backbone bert", "--backbone is bert, but esim has no pretrained backbone"),
+        ("tune drr_net --space TT", "search space of drr_net has no 'TT'. It has training."),
+        ("tune drr_net --space T,,l_s", "Expected names separated by commas"),
+        ("tune drr_net --trials 0", "trials is 0. Expected at least 1"),
+        ("tune drr_net --resume", "--resume needs --out"),
         ("models nothing --profile", "'nothing'"),
         ("models --profile", "--profile needs the name of a model"),
-        ("models drcn --profile --batch-size 0", "--batch-size is 0"),
         ("predict nowhere --sentence1 a --sentence2 b", "nowhere is not a run folder"),
         ("predict nowhere", "either a FILE of pairs, or both"),
         ("predict nowhere x.tsv --sentence1 a --sentence2 b", "either a FILE of pairs, or both"),
-        ("predict nowhere --sentence1 a --sentence2 b --out x.tsv", "--out is for"),
+        ("predict nowhere --sentence1 a --sentence2 b --out x.tsv", "need a FILE"),
         ("predict nowhere x.tsv --out x.doc", "ends in .tsv"),
-        ("predict nowhere x.tsv", "no file or folder x.tsv"),
+        ("predict nowhere x.tsv", "nowhere is not a run folder"),
         ("rank nowhere a", "either as a file, or as an index with --index"),
-        ("rank nowhere a x.txt --candidates 9", "needs --index or --save-index"),
-        ("mine nowhere x.txt", "Cannot read x.txt"),
-        ("mine nowhere x.txt --page x.html", "ends in .html, with --groups"),
+        ("rank nowhere a x.txt", "x.txt cannot be read"),
         ("mine nowhere x.txt --groups --against y.txt", "--groups cannot be combined"),
-        ("mine nowhere x.txt --out x.doc", "ends in .tsv, .csv, .jsonl"),
+        ("mine nowhere x.txt --out x.html", "ends in .tsv, .csv, .jsonl"),
+        ("mine nowhere x.txt --resume", "--resume needs --out"),
         ("evaluate nowhere", "nowhere is not a run folder"),
         ("evaluate nowhere --format tsv", "--data, which is missing"),
         ("report nowhere --transform SwapAnts", "Did you mean SwapAnt?"),
@@ -435,6 +408,11 @@ def upper(sentences):
         ("report nowhere --translate nothing", "Expected MODULE:FUNCTION"),
         ("report nowhere --opposite yes", "Expected two label names"),
         ("compare nowhere elsewhere", "nowhere is not a run folder"),
+        ("explain x --sentence1 a --sentence2 b --out y", "a name that ends in .html"),
+        ("explain x --sentence1 a --sentence2 b --limit 2", "Expected at least 1, and a FILE"),
+        ("serve a b/a", "the name 'a' is empty or used twice"),
+        ("serve a --set pairs=none", "Expected LIMIT=NUMBER"),
+        ("serve a --api-key-file none", "--api-key-file none cannot be read"),
     ],
 )
 def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path, command, words):
@@ -447,10 +425,7 @@ def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path, command, words):
     "command, words",
     [
         ("evaluate RUN --split nosuch", "It has train, validation, test"),
-        (
-            "evaluate RUN --batch-size 0",
-            "--batch-size 0 is too small. Expected an integer of at least 1",
-        ),
+        ("evaluate RUN --batch-size 0", "--batch-size 0 is too small"),
         ("evaluate RUN --data BARE --columns claim,answer", "no labels"),
         ("evaluate RUN --data MAYBE", "maybe"),
         ("evaluate SCORES", "does not record what it was trained on"),
@@ -458,27 +433,38 @@ def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path, command, words):
         ("report RUN --transform NumWord --no-baselines", "which of the labels no, yes"),
         ("report RUN --transform BackTrans --no-baselines", "Give --translate MODULE:FUNCTION"),
         ("report RUN --annotations TAGS --no-baselines", "None of the 1 annotated ids"),
+        (f"calibrate COPY --data DATA {AS_OWN} --precision 0.999", "--precision 0.999 cannot be"),
         ("compare RUN SEED", "at least two recipes"),
-        ("compare RUN OTHER --samples 0", "--samples is 0"),
         (f"train drcn --data DATA {AS_OWN} --out RUN", "already holds"),
         (f"train drcn --data DATA {AS_OWN} --out RUN --resume", "nothing to resume"),
-        ("export RUN", "Name the folder to create with --out"),
+        ("predict RUN TORN", "torn.tsv:5"),
+        ("predict RUN nowhere.tsv", "no file or folder nowhere.tsv"),
+        ("rank RUN a BYTES", "byte"),
+        ("rank RUN a TABLE", "has the columns title, price, and no text under 'sentence'"),
+        ("mine RUN CUT --column title", "cut.csv:3: "),
+        ("mine RUN EMPTY --column title", "empty.csv contains no sentences"),
+        ("mine RUN LINES --out OUT.tsv", "Continue with --resume, or delete it"),
     ],
 )
-def test_mistakes_about_a_run_are_one_line(places, trained, capsys, tmp_path, command, words):
-    bare = write_pairs(tmp_path / "bare.tsv", 5, label=False)
-    (tmp_path / "maybe.tsv").write_text("sentence1\tsentence2\tlabel\na\tb\tmaybe\n")
-    (tmp_path / "tags.tsv").write_text("5\tnegation\n")
-    shutil.copytree(trained.folder, tmp_path / "seed")
+def test_mistakes_about_a_run_or_a_file_are_one_line(places, capsys, tmp_path, command, words):
+    files = {
+        "bare.tsv": "claim\tanswer\na\tb\n",
+        "maybe.tsv": "sentence1\tsentence2\tlabel\na\tb\tmaybe\n",
+        "tags.tsv": "5\tnegation\n",
+        "torn.tsv": "sentence1\tsentence2\n" + "a\tb\n" * 3 + "only one field\n",
+        "bytes.txt": b"rain\n\xff",
+        "cut.csv": "title,price\nrain,3\nsnow\n",
+        "empty.csv": "title,price\n",
+        "out.tsv.partial": "0.5\n",
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    for name in ("seed", "copy"):
+        shutil.copytree(places["RUN"], tmp_path / name)
     recipe = (tmp_path / "seed/recipe.toml").read_text()
     (tmp_path / "seed/recipe.toml").write_text(recipe.replace("seed = 3", "seed = 4"))
-    more = {
-        "BARE": bare,
-        "MAYBE": tmp_path / "maybe.tsv",
-        "TAGS": tmp_path / "tags.tsv",
-        "SEED": tmp_path / "seed",
-        "OUT": tmp_path / "out",
-    }
+    more = {name.partition(".")[0].upper(): tmp_path / name for name in (*files, "seed", "copy")}
+    more |= {"OUT": tmp_path / "out", "OUT.tsv": tmp_path / "out.tsv"}
     assert words in error_of(capsys, *filled(command, {**places, **more}))
 
 
@@ -486,7 +472,7 @@ def test_mistakes_about_a_run_are_one_line(places, trained, capsys, tmp_path, co
 
 
 @pytest.mark.each_backend
-def test_train_writes_a_run_folder_and_evaluate_agrees(trained, capsys):
+def test_train_evaluate_and_predict_agree(trained, capsys):
     metrics = json.loads((trained.folder / "metrics.json").read_text())
     assert metrics["backend"] == keras.config.backend() and metrics["seed"] == 3
     assert metrics["baseline"]["test"]["accuracy"] > 0
@@ -495,20 +481,26 @@ def test_train_writes_a_run_folder_and_evaluate_agrees(trained, capsys):
     result = json.loads(captured.out)
     assert result["split"] == "test" and result["rows"] == metrics["rows"]["test"] < 120
     assert result["accuracy"] == pytest.approx(metrics["test"]["accuracy"], abs=1e-6)
-    assert "sentences" in captured.err and "unknown" in captured.err
-    assert run("evaluate", trained.folder, "--split", "validation") == 0
-    assert "accuracy" in capsys.readouterr().out
+    pair = ["--sentence1", "the dog 1 runs", "--sentence2", "a zebra " * 9]
+    assert run("predict", trained.folder, *pair, "--json") == 0
+    captured = capsys.readouterr()
+    answer = json.loads(captured.out)
+    assert set(answer["probabilities"]) == {"no", "yes"}
+    assert "1 (50.0%) sentences truncated" in captured.err and "unknown" in captured.err
+    assert run("predict", trained.folder, *pair) == 0
+    assert capsys.readouterr().out.strip().splitlines()[-1] == answer["label"]
 
 
-def test_train_shows_the_baseline_beside_the_figures(trained, capsys, monkeypatch):
+def test_train_shows_baselines_seeds_and_interruptions(trained, capsys, monkeypatch, tmp_path):
     metrics = json.loads((trained.folder / "metrics.json").read_text())
     metrics["test"]["accuracy"], metrics["baseline"]["test"]["accuracy"] = 0.8765, 0.4321
-    result = SimpleNamespace(metrics=metrics)
-    monkeypatch.setattr(training, "train", lambda *arguments, **more: result)
+    monkeypatch.setattr(training, "train", lambda *_, **__: SimpleNamespace(metrics=metrics))
     again = ["train", "--data", trained.data, *COLUMNS, "--out"]
     assert run(*again, trained.folder) == 0
-    row = next(r for r in capsys.readouterr().out.splitlines() if "accuracy" in r)
+    shown = capsys.readouterr()
+    row = next(r for r in shown.out.splitlines() if "accuracy" in r)
     assert "0.8765" in row and "0.4321" in row
+    assert re.search("next: .* predict .* --sentence1 'the .* runs' ", shown.err), "own pairs"
     metrics["interrupted"] = True
     assert run(*again, trained.folder) == 130
 
@@ -517,26 +509,27 @@ def test_train_shows_the_baseline_beside_the_figures(trained, capsys, monkeypatc
 
     monkeypatch.setattr(training, "train", stop)
     assert run(*again, trained.folder) == 130
+    figures = {"mean": {"accuracy": 0.61}, "sd": {"accuracy": 0.02}, "ensemble": {"accuracy": 0.71}}
 
+    def train_ensemble(recipe, splits, out, seeds, **more):
+        for seed in seeds:
+            shutil.copytree(trained.folder, out / f"seed-{seed}")
+        return None, {"seeds": list(seeds), "interrupted": False, "test": figures}
 
-def test_evaluate_reads_as_train_did(tmp_path, monkeypatch):
-    """Format and on_error are recorded with the run, and the absolute path."""
-    monkeypatch.chdir(tmp_path)
-    write_pairs(tmp_path / "pairs.tsv", 5)
-    recorded = Source("tsv:pairs.tsv", on_error=OnError.SKIP).facts()
-    assert recorded["data"] == str(tmp_path / "pairs.tsv")
-    again = Source(**json.loads(json.dumps(recorded)))
-    assert (again.format, again.on_error) == ("tsv", OnError.SKIP)
+    monkeypatch.setattr(training, "train_ensemble", train_ensemble)
+    capsys.readouterr()
+    assert run(*again, tmp_path / "e", "--seed", 4, "--seeds", 2) == 0
+    assert sorted(path.name for path in (tmp_path / "e").iterdir()) == ["seed-4", "seed-5"]
+    row = next(r for r in capsys.readouterr().out.splitlines() if "test accuracy" in r)
+    assert "0.6100" in row and "0.0200" in row and "0.7100" in row
 
 
 def test_calibrate_keeps_what_it_finds(trained, capsys, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(trained.folder, folder)
+    folder = shutil.copytree(trained.folder, tmp_path / "run")
     old = json.loads((folder / "metrics.json").read_text())
     assert run("calibrate", folder, "--threshold", "f1", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["split"] == "validation" and report["rows"] == old["rows"]["validation"]
-    assert report["after"]["nll"] <= report["before"]["nll"]
     assert (folder / "reliability.png").read_bytes().startswith(b"\x89PNG")
     card = json.loads((folder / "matcher.json").read_text())
     assert card["temperature"] == report["temperature"] != 1
@@ -548,21 +541,8 @@ def test_calibrate_keeps_what_it_finds(trained, capsys, tmp_path):
     figures = json.loads(capsys.readouterr().out)
     for name in ("nll", "ece", "accuracy", "f1:yes"):
         assert figures[name] == pytest.approx(report["after"][name], abs=1e-5)
-    assert run("calibrate", folder, "--data", trained.data, *COLUMNS) == 0
-    out = capsys.readouterr().out
-    assert "nll" in out and "temperature" in out and "above" not in out
-    again = json.loads((folder / "metrics.json").read_text())["calibration"]
-    assert again["rows"] == 18 and again["threshold"] is None
-    assert run("calibrate", folder, "--no-temperature") == 0
-    assert json.loads((folder / "matcher.json").read_text())["temperature"] == 1
-
-
-def test_calibrate_for_a_precision_abstains(trained, capsys, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(trained.folder, folder)
     given = ["--data", trained.data, *COLUMNS]
-    matcher = json.loads((folder / "matcher.json").read_text())
-    (folder / "matcher.json").write_text(json.dumps(matcher | {"abstain_below": [0.85, 0.85]}))
+    changed(folder, abstain_below=[0.85, 0.85])
     assert run("predict", folder, trained.data, *COLUMNS, "--json") == 0
     rows = json.loads(capsys.readouterr().out)
     assert any(row["abstained"] and row["label"] is None for row in rows)
@@ -571,24 +551,54 @@ def test_calibrate_for_a_precision_abstains(trained, capsys, tmp_path):
     assert "None" not in label and "\t\tTrue\t" in label
     assert run("calibrate", folder, *given, "--recall", 0.2) == 0
     out = capsys.readouterr().out
-    assert "lower_bound" in out and "yes is answered above" in out
+    assert "lower_bound" in out and "yes is predicted above" in out
     text = (folder / "README.md").read_text("utf-8")
     assert text.count("## Calibration") == 1 and "| yes |" in text and "## Recipe" in text
-    line = error_of(capsys, "calibrate", folder, *given, "--precision", 0.999)
-    assert "--precision 0.999 cannot be reached for" in line
+    cards = (folder / "matcher.json").read_bytes()
+    shutil.copytree(folder, tmp_path / "ensemble" / "seed-0")
+    (tmp_path / "ensemble/ensemble.json").write_text('{"seeds": [0]}')
+    assert run("calibrate", tmp_path / "ensemble", *given) == 0
+    kept = json.loads((tmp_path / "ensemble/ensemble.json").read_text())
+    assert kept["temperature"] != 1 and kept["calibration"]["rows"] > 0
+    assert (tmp_path / "ensemble/seed-0/matcher.json").read_bytes() == cards
 
 
-@pytest.mark.parametrize("command", ["evaluate", "calibrate", "compare", "report"])
+def test_a_run_remembers_its_columns(trained, capsys, tmp_path):
+    """Also for a file without labels; options that were given take precedence."""
+    data = write_pairs(tmp_path / "new.tsv", 5, label=False)
+    for arguments in ([trained.data], [data]):
+        assert run("predict", trained.folder, *arguments) == 0
+        shown = capsys.readouterr()
+        assert "columns as in training: claim,answer" in shown.err and "the dog" in shown.out
+    assert run("evaluate", trained.folder, "--data", trained.data) == 0
+    own = tmp_path / "own.tsv"
+    own.write_text("sentence1\tsentence2\na\tb\n")
+    assert run("predict", trained.folder, own) == 0
+    capsys.readouterr()
+    assert "no column" in error_of(capsys, "predict", trained.folder, own, *COLUMNS)
+
+
+def changed(folder, **changes):
+    """A run folder whose card has other values."""
+    card = json.loads((folder / "matcher.json").read_text())
+    (folder / "matcher.json").write_text(json.dumps(card | changes))
+    return folder
+
+
+@pytest.mark.parametrize("command", ["evaluate", "compare", "report", "calibrate"])
 @pytest.mark.parametrize(
     "source",
     [
         {"data": "snli/data_dir=evil,download=True", "format": "tfds"},
         {"data": "tfds:snli", "format": None},
+        {"data": "TFDS:snli", "format": None},
+        {"data": "hf://evil/data", "format": None},
         {"data": "x", "format": "tfds:snli/data_dir=evil:"},
         {"data": "x", "format": "nosuch"},
+        {"data": "x", "on_error": "nosuch"},
     ],
 )
-def test_a_source_that_a_run_notes_is_never_downloaded(
+def test_a_source_that_a_run_records_is_never_downloaded(
     trained, capsys, monkeypatch, tmp_path, command, source
 ):
     monkeypatch.chdir(tmp_path)
@@ -597,48 +607,35 @@ def test_a_source_that_a_run_notes_is_never_downloaded(
     for folder in runs:
         shutil.copytree(trained.folder, folder)
         (folder / "metrics.json").unlink()  # two matchers, not two seeds of one
-        card = json.loads((folder / "matcher.json").read_text())
-        card["info"]["source"] = {**source, "columns": None, "on_error": "raise"}
-        (folder / "matcher.json").write_text(json.dumps(card))
+        info = {"model": "drcn", "source": {"columns": None, "on_error": "raise", **source}}
+        changed(folder, info=info)
     line = error_of(capsys, command, *runs[: 2 if command == "compare" else 1])
     assert "info.source in" in line and "--data" in line
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
 
 
 def test_controls_in_names_do_not_reach_the_terminal(trained, capsys, tmp_path):
-    folder = shutil.copytree(trained.folder, tmp_path / "run")
     names = ["no\x1b[2J", "yes\x9b31m\n\u202ethe answer"]
-    card = json.loads((folder / "matcher.json").read_text()) | {"label_names": names}
-    (folder / "matcher.json").write_text(json.dumps(card))
+    folder = changed(shutil.copytree(trained.folder, tmp_path / "run"), label_names=names)
+    other = changed(
+        shutil.copytree(trained.folder, tmp_path / "other"),
+        versions={"keras_sentmatch": "\x1b[5m9"},
+        format=9,
+    )
     pair = ["--sentence1", "the dog runs", "--sentence2", "a cat\x1b]0;x\x07 runs"]
     data = tmp_path / "own.tsv"
     data.write_text("sentence1\tsentence2\tlabel\na\tb\t\x1b[31mred\n")
-    versions = {"versions": {"keras_sentmatch": "\x1b[5m9"}, "format": 9}
     for status, arguments in (
         (0, ["predict", folder, *pair]),
         (0, ["predict", folder, *pair, "--json"]),
         (2, ["evaluate", folder, "--data", data]),
         (2, ["evaluate", folder]),
-        (2, ["evaluate", folder, versions]),
+        (2, ["evaluate", other]),
     ):
-        if arguments[-1] is versions:
-            (folder / "matcher.json").write_text(json.dumps(card | versions))
-        assert run(*[a for a in arguments if a is not versions]) == status, capsys.readouterr()
+        assert run(*arguments) == status, capsys.readouterr()
         shown = "".join(capsys.readouterr())
         assert "\\u001b" in shown, arguments
         assert not set("\x1b\x9b\x07\u202e") & set(shown), arguments
-
-
-@pytest.mark.each_backend
-def test_predict_one_pair(trained, capsys):
-    pair = ["--sentence1", "the dog 1 runs", "--sentence2", "a zebra " * 9]
-    assert run("predict", trained.folder, *pair, "--json") == 0
-    captured = capsys.readouterr()
-    answer = json.loads(captured.out)
-    assert set(answer["probabilities"]) == {"no", "yes"}
-    assert "1 (50.0%) sentences truncated" in captured.err and "unknown" in captured.err
-    assert run("predict", trained.folder, *pair) == 0
-    assert capsys.readouterr().out.strip().splitlines()[-1] == answer["label"]
 
 
 def test_a_run_that_gives_scores(scores, capsys, tmp_path):
@@ -656,109 +653,24 @@ def test_a_run_that_gives_scores(scores, capsys, tmp_path):
     assert f"next: keras-sentmatch explain {scores}" in captured.err, "`report` needs classes"
 
 
-def test_bad_rows_stop_or_are_counted(trained, capsys, tmp_path):
-    data = write_pairs(tmp_path / "new.tsv", 3, label=False)
-    data.write_text(data.read_text() + "only one field\n")
-    columns = ["--columns", "claim,answer"]
-    assert "new.tsv:5" in error_of(capsys, "predict", trained.folder, data, *columns)
-    assert run("predict", trained.folder, data, *columns, "--on-error", "skip") == 0
-    captured = capsys.readouterr()
-    assert len(captured.out.splitlines()) == 4 and "skipped: 1" in captured.err
-
-
-def test_tsv_cells_hold_no_tabs_and_no_line_breaks():
-    text = as_text({"sentence1": ['a\t"b"\nc'], "score": [0.5]}, "tsv")
-    assert text == 'sentence1\tscore\na "b" c\t0.5\n'
-    assert as_text({}, "tsv") == "\n"
-
-
-def test_an_ensemble_answers_like_its_members_mean(trained, capsys, tmp_path):
-    member = Matcher.load(trained.folder)
-    pair = ["--sentence1", "the dog runs", "--sentence2", "a cat runs", "--json"]
-    yes = [member.predict(sentence1=pair[1], sentence2=pair[3])["probabilities"]["yes"]]
-    member.save(tmp_path / "seed-0")
-    member.model.set_weights([weight + 0.3 for weight in member.model.get_weights()])
-    yes.append(member.predict(sentence1=pair[1], sentence2=pair[3])["probabilities"]["yes"])
-    member.save(tmp_path / "seed-1")
-    (tmp_path / "ensemble.json").write_text('{"seeds": [0, 1]}')
-    assert abs(yes[0] - yes[1]) > 1e-4
-    assert run("predict", tmp_path, *pair) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["probabilities"]["yes"] == pytest.approx(sum(yes) / 2, abs=1e-5)
-    assert run("evaluate", tmp_path, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["split"] == "test"
-    cards = [(tmp_path / f"seed-{i}" / "matcher.json").read_bytes() for i in (0, 1)]
-    assert run("calibrate", tmp_path, "--threshold", "accuracy", "--json") == 0
-    report = json.loads(capsys.readouterr().out)
-    assert run("predict", tmp_path, *pair) == 0
-    answer = json.loads(capsys.readouterr().out)
-    odds = (sum(yes) / (2 - sum(yes))) ** (1 / report["temperature"])
-    assert answer["probabilities"]["yes"] == pytest.approx(odds / (1 + odds), abs=1e-5)
-    expected = answer["probabilities"]["yes"] > report["threshold"]
-    assert answer["label"] == ("yes" if expected else "no")
-    assert cards == [(tmp_path / f"seed-{i}" / "matcher.json").read_bytes() for i in (0, 1)]
-    assert (tmp_path / "reliability.png").exists()
-
-
-def test_several_seeds_show_mean_and_spread(trained, capsys, monkeypatch, tmp_path):
-    figures = {"mean": {"accuracy": 0.61}, "sd": {"accuracy": 0.02}, "ensemble": {"accuracy": 0.71}}
-
-    def train_ensemble(recipe, splits, out, seeds, **more):
-        for seed in seeds:
-            shutil.copytree(trained.folder, out / f"seed-{seed}")
-        return None, {"seeds": list(seeds), "interrupted": False, "test": figures}
-
-    monkeypatch.setattr(training, "train_ensemble", train_ensemble)
-    data = ["--data", trained.data, *COLUMNS]
-    assert run("train", *data, "--seed", 4, "--seeds", 2, "--out", tmp_path / "e") == 0
-    assert sorted(path.name for path in (tmp_path / "e").iterdir()) == ["seed-4", "seed-5"]
-    row = next(r for r in capsys.readouterr().out.splitlines() if "test accuracy" in r)
-    assert "0.6100" in row and "0.0200" in row and "0.7100" in row
-
-
-def test_export(trained, capsys, monkeypatch, tmp_path):
-    """What `export` passes on and shows; tests/exports has the exporting."""
+def test_export_passes_on_what_was_asked(trained, capsys, monkeypatch, tmp_path):
+    """tests/exports has the exporting."""
     asked = []
 
-    def export(matcher, folder, format, *, pairs, tolerance):
-        asked.append((matcher.label_names, folder, format, pairs and len(pairs), tolerance))
+    def export(matcher, folder, format, *, tolerance, pairs):
+        asked.append((format, pairs and len(pairs), tolerance))
         spec = {"dtype": "string", "shape": [None]}
-        signature = {"inputs": {"sentence1": spec}, "outputs": {"label": spec}}
-        return {
-            "format": format,
-            **signature,
-            "pairs": 20,
-            "largest_difference": 1e-7,
-        }
+        named = {"inputs": {"sentence1": spec}, "outputs": {"label": spec}}
+        return {"format": format, **named, "pairs": 20, "largest_difference": 1e-7}
 
     monkeypatch.setattr("keras_sentmatch.exports.exporting.export", export)
-    out = tmp_path / "out"
-    assert run("export", trained.folder, "--out", out) == 0
+    data = tmp_path / "more.tsv"
+    data.write_text("sentence1\tsentence2\n" + "a\tb\n" * 7)
+    to = ["export", trained.folder, "--out", tmp_path / "out"]
+    assert run(*to) == 0
     captured = capsys.readouterr()
     assert "sentence1" in captured.out and "label" in captured.out
     assert "difference 1.0e-07" in captured.err
-    unlabeled = write_pairs(tmp_path / "more.tsv", 7, label=False)
-    text = unlabeled.read_text("utf-8").replace("claim\tanswer", "sentence1\tsentence2")
-    unlabeled.write_text(text, "utf-8")
-    options = f"--format onnx --out {out} --pairs {unlabeled} --tolerance 3e-5 --json".split()
-    assert run("export", trained.folder, *options) == 0
+    assert run(*to, *f"--format onnx --pairs {data} --tolerance 3e-5 --json".split()) == 0
     assert json.loads(capsys.readouterr().out)["format"] == "onnx"
-    names = asked[0][0]
-    assert asked == [(names, out, "saved_model", None, 1e-5), (names, out, "onnx", 7, 3e-5)]
-
-
-def test_export_without_a_folder_makes_the_model_of_the_engine(
-    trained, capsys, monkeypatch, tmp_path
-):
-    made = []
-    make = "keras_sentmatch.exports.loading.make_onnx"
-    monkeypatch.setattr(make, lambda run: made.append(run) or {"format": "engine", "pairs": 20})
-    onnx = ["export", trained.folder, "--format", "onnx"]
-    assert run(*onnx, "--json") == 0
-    captured = capsys.readouterr()
-    assert json.loads(captured.out) == {"format": "engine", "pairs": 20}
-    assert f"next: keras-sentmatch predict {trained.folder} --engine onnx" in captured.err
-    assert run(*onnx) == 0 and capsys.readouterr().out == ""
-    assert made == [trained.folder] * 2
-    wrong = [*onnx, "--pairs", trained.data]
-    assert "Name the folder to create with --out" in error_of(capsys, *wrong) and len(made) == 2
+    assert asked == [("saved_model", None, 1e-5), ("onnx", 7, 3e-5)]

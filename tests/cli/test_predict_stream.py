@@ -6,6 +6,7 @@ import itertools
 import json
 import shutil
 import sys
+from types import SimpleNamespace
 
 import keras
 import pytest
@@ -97,7 +98,7 @@ def test_standard_input_and_output(folder, tmp_path, capsys, monkeypatch, kind):
     capsys.readouterr()
     with data.open() as opened:
         monkeypatch.setattr(sys, "stdin", opened)
-        assert run("predict", folder, "-", "--out", "-") == 0
+        assert run("predict", folder, "-") == 0
     captured = capsys.readouterr()
     assert captured.out == (tmp_path / "out.tsv").read_text()
     assert "next:" not in captured.err
@@ -107,6 +108,12 @@ def test_standard_input_and_output(folder, tmp_path, capsys, monkeypatch, kind):
 
 class Killed(BaseException):
     """What nothing catches, as a kill."""
+
+
+@pytest.fixture
+def job(folder, tmp_path):
+    data, out = write(tmp_path / "in.csv"), tmp_path / "out.tsv"
+    return SimpleNamespace(data=data, out=out, command=["predict", folder, data, "--out", out])
 
 
 def interrupted(arguments, monkeypatch, notes, error):
@@ -128,132 +135,93 @@ def interrupted(arguments, monkeypatch, notes, error):
 
 
 @pytest.mark.parametrize("notes", [1, 2, 4, 8])  # the first and the last are of no answers
-def test_resume_after_a_kill_has_no_row_twice_or_missing(folder, tmp_path, monkeypatch, notes):
-    data, out = write(tmp_path / "in.csv"), tmp_path / "out.tsv"
-    arguments = ["predict", folder, data, "--out", out]
-    assert run(*arguments) == 0
-    whole = out.read_bytes()
-    out.unlink()
-    interrupted(arguments, monkeypatch, notes, Killed())
-    assert not out.exists() and {path.name for path in tmp_path.iterdir()} <= {
-        "in.csv",
-        f"{out.name}.partial",
-        f"{out.name}.partial.json",
-    }
-    assert run(*arguments, "--resume") == 0
-    assert out.read_bytes() == whole
-    assert {path.name for path in tmp_path.iterdir()} == {"in.csv", out.name}
+def test_resume_after_a_kill_has_no_row_twice_or_missing(job, tmp_path, monkeypatch, notes):
+    assert run(*job.command) == 0
+    whole = job.out.read_bytes()
+    job.out.unlink()
+    interrupted(job.command, monkeypatch, notes, Killed())
+    left = {"in.csv", "out.tsv.partial", "out.tsv.partial.json"}
+    assert not job.out.exists() and {path.name for path in tmp_path.iterdir()} <= left
+    assert run(*job.command, "--resume") == 0
+    assert job.out.read_bytes() == whole
+    assert {path.name for path in tmp_path.iterdir()} == {"in.csv", "out.tsv"}
 
 
-def test_a_kill_after_the_renaming(folder, tmp_path, monkeypatch, caplog):
-    data, out = write(tmp_path / "in.csv"), tmp_path / "out.tsv"
-    arguments = ["predict", folder, data, "--out", out]
-    assert run(*arguments) == 0
+def test_a_kill_after_the_renaming(job, tmp_path, caplog):
+    assert run(*job.command) == 0
     (tmp_path / "out.tsv.partial.json").write_text('{"done": true}')
     with caplog.at_level("INFO", "keras_sentmatch"):
-        assert run(*arguments, "--resume") == 0
+        assert run(*job.command, "--resume") == 0
     assert "is complete already" in caplog.text
     assert {path.name for path in tmp_path.iterdir()} == {"in.csv", "out.tsv"}
 
 
-def test_only_the_same_job_goes_on(folder, tmp_path, monkeypatch, capsys):
-    data, out = write(tmp_path / "in.csv"), tmp_path / "out.tsv"
-    arguments = ["predict", folder, data, "--out", out]
-    interrupted(arguments, monkeypatch, 4, Killed())
-    assert "Continue with --resume, or delete" in error_of(capsys, *arguments)
-    resume = [*arguments, "--resume"]
-    assert "another --batch-size (64, and now 32)" in error_of(
-        capsys, *resume, "--batch-size", "32"
-    )
+def test_only_the_same_job_goes_on(job, folder, tmp_path, monkeypatch, capsys):
+    interrupted(job.command, monkeypatch, 4, Killed())
+    note, resume = tmp_path / "out.tsv.partial.json", [*job.command, "--resume"]
     other = shutil.copytree(folder, tmp_path / "other")
     card = json.loads((other / "matcher.json").read_text())
     (other / "matcher.json").write_text(json.dumps(card | {"temperature": 2.0}))
-    assert "with another run." in error_of(capsys, "predict", other, *resume[2:])
-    write(data, [{**ROWS[0], "sentence1": "a bird eats"}, *ROWS[1:]])
-    assert "in.csv has changed: its first 8 rows" in error_of(capsys, *resume)
-    write(data, ROWS[:5])
-    assert "in.csv has changed" in error_of(capsys, *resume)
-    write(data)
-    note = tmp_path / "out.tsv.partial.json"
+    changed = [{**ROWS[0], "sentence1": "a bird eats"}, *ROWS[1:]]
     text = note.read_text()
-    note.write_text(text.replace('"size": ', '"size": 9'))
-    assert "does not match out.tsv.partial.json, so nothing can be continued; delete" in error_of(
-        capsys, *resume
-    )
+    for rows, noted, arguments, words in (
+        (ROWS, text, job.command, "Continue with --resume, or delete"),
+        (ROWS, text, [*resume, "--batch-size", 32], "another --batch-size (64, and now 32)"),
+        (ROWS, text, ["predict", other, *resume[2:]], "with another run."),
+        (changed, text, resume, "in.csv has changed: its first 8 rows"),
+        (ROWS[:5], text, resume, "in.csv has changed"),
+        (
+            ROWS,
+            text.replace('"size": ', '"size": 9'),
+            resume,
+            "so nothing can be continued; delete",
+        ),
+    ):
+        write(job.data, rows)
+        note.write_text(noted)
+        assert words in error_of(capsys, *arguments)
     note.write_text(text)
-    assert run(*resume) == 0 and len(read(out)) == 23
-    for wrong in ([folder, "-", "--out", out], [folder, data]):
+    with (tmp_path / "out.tsv.partial").open("r+b") as held:
+        answer_file._lock(held, job.out)
+        assert "Another process is writing" in error_of(capsys, *resume)
+    assert run(*resume) == 0 and len(read(job.out)) == 23
+    for wrong in ([folder, "-", "--out", job.out], [folder, job.data]):
         assert "--resume needs a FILE" in error_of(capsys, "predict", *wrong, "--resume")
 
 
-def test_one_process_writes(folder, tmp_path, monkeypatch, capsys):
-    data, out = write(tmp_path / "in.csv"), tmp_path / "out.tsv"
-    arguments = ["predict", folder, data, "--out", out]
-    interrupted(arguments, monkeypatch, 4, Killed())
-    with (tmp_path / "out.tsv.partial").open("r+b") as held:
-        answer_file._lock(held, out)
-        line = error_of(capsys, *arguments, "--resume")
-        assert "Another process is writing" in line
-    assert run(*arguments, "--resume") == 0
-
-
-def test_a_full_disk_and_ctrl_c_leave_what_can_go_on(folder, tmp_path, monkeypatch, capsys):
-    data, out = write(tmp_path / "in.csv"), tmp_path / "out.tsv"
-    arguments = ["predict", folder, data, "--out", out]
+def test_a_full_disk_and_ctrl_c_leave_what_can_go_on(job, monkeypatch, capsys):
     full = OSError(errno.ENOSPC, "No space left on device")
-    assert interrupted(arguments, monkeypatch, 4, full) == 2
+    assert interrupted(job.command, monkeypatch, 4, full) == 2
     line = capsys.readouterr().err.strip().splitlines()[-1]
     assert "No space left on device. Make room, then continue after the 8 answers" in line
-    resume = [*arguments, "--resume"]
+    resume = [*job.command, "--resume"]
     assert interrupted(resume, monkeypatch, 2, KeyboardInterrupt()) == 130
     assert "out.tsv.partial: continue with --resume" in capsys.readouterr().err
+    good = job.data.read_text()
+    job.data.write_text(good.replace("q20,", '"'))
+    assert "in.csv:" in error_of(capsys, *resume)
+    job.data.write_text(good)
     assert run(*resume) == 0
-    assert [row["id"] for row in read(out)] == [r["id"] for r in ROWS]
+    assert [row["id"] for row in read(job.out)] == [r["id"] for r in ROWS]
 
 
-def test_what_cannot_be_read_leaves_nothing(folder, tmp_path, capsys):
+def test_files_that_cannot_be_predicted(folder, tmp_path, capsys):
     pytest.importorskip("pyarrow")
-    torn = write(tmp_path / "torn.parquet")
+    data, torn = write(tmp_path / "in.tsv"), write(tmp_path / "torn.parquet")
     torn.write_bytes(torn.read_bytes()[:-20])
     (tmp_path / "empty.tsv").write_text("")
     (tmp_path / "header.tsv").write_text("sentence1\tsentence2\n")
-    (tmp_path / "empty.parquet").write_bytes(b"")
-    for name, message in (
-        ("torn.parquet", "torn.parquet is not a whole parquet file"),
-        ("empty.parquet", "empty.parquet is not a whole parquet file"),
-        ("empty.tsv", "empty.tsv has no rows. Expected at least one pair"),
-        ("header.tsv", "header.tsv has no rows. Expected at least one pair"),
-    ):
-        line = error_of(capsys, "predict", folder, tmp_path / name, "--out", tmp_path / "out.tsv")
-        assert message in line
-    assert not list(tmp_path.glob("out*"))
-
-
-def test_a_bad_row_in_the_middle_is_mended_and_the_rest_answered(folder, tmp_path, capsys):
-    data, out = write(tmp_path / "in.tsv"), tmp_path / "out.tsv"
-    good = data.read_text()
-    lines = good.splitlines()
-    lines[15] = "torn"
-    data.write_text("\n".join(lines))
-    arguments = ["predict", folder, data, "--out", out]
-    assert "in.tsv:16: there are 1 tab-separated fields" in error_of(capsys, *arguments)
-    data.write_text(good)
-    assert run(*arguments, "--resume") == 0 and len(read(out)) == 23
-
-
-def test_options_of_files(folder, tmp_path, capsys):
-    data = write(tmp_path / "in.tsv")
-    pair = ["--sentence1", "a", "--sentence2", "b"]
-    empty = tmp_path / "empty.tsv"
-    empty.write_text("sentence1\tsentence2\nonly one field\n")
+    (tmp_path / "bad.tsv").write_text("sentence1\tsentence2\nonly one field\n")
     (tmp_path / "folder").mkdir()
     for wrong, message in (
-        ([empty, "--on-error", "skip"], "empty.tsv has no usable row ("),
-        ([tmp_path / "folder"], "folder is a folder. Give a file of pairs."),
+        (["torn.parquet"], "torn.parquet is not a whole parquet file"),
+        (["empty.tsv"], "empty.tsv has no rows. Expected at least one pair"),
+        (["header.tsv"], "header.tsv has no rows. Expected at least one pair"),
+        (["bad.tsv", "--on-error", "skip"], "bad.tsv has no usable row ("),
+        (["folder"], "folder is a folder. Give a file of pairs."),
         (["-", "--format", "frame"], "Standard input is read as text. Give a Parquet"),
-        ([*pair, "--resume"], "--resume is for a FILE of pairs"),
-        ([data, "--out", "x.doc"], "--out is x.doc. Expected a name that ends in .tsv, .csv"),
-        ([data, "--out-format", "doc"], "--out-format is doc. Expected tsv, csv"),
-        ([data, "--json", "--out", "x.tsv"], "--json prints the predictions. Leave --out"),
+        ([data, "--json"], "ends in .tsv, .csv, .jsonl, and no --json"),
     ):
-        assert message in error_of(capsys, "predict", folder, *wrong)
+        file = wrong[0] if wrong[0] == "-" else tmp_path / wrong[0]
+        line = error_of(capsys, "predict", folder, file, *wrong[1:], "--out", tmp_path / "out.tsv")
+        assert message in line and not list(tmp_path.glob("out*"))

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from keras_sentmatch.cli import main
+from keras_sentmatch.cli import runs
 from keras_sentmatch.cli.runs import LabeledPairs, recorded_source
 from keras_sentmatch.cli.sources import Source, parse_labels
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.display.tables import without_formula
 from keras_sentmatch.errors import InputError, argument, naming_options, wording
 from keras_sentmatch.inference.base import BaseMatcher
+from tests.cli.test_cli import error_of
 
 pytestmark = pytest.mark.once
 
@@ -42,12 +42,12 @@ def test_every_option_reaches_the_reader_and_is_recorded(odd, tmp_path):
     assert rows.label_counts() == {"nein": 50, "ja": 50}
 
 
-def test_a_part_is_the_one_that_training_split_off(odd, tmp_path):
+def test_a_part_is_the_one_that_training_split_off(odd, tmp_path, monkeypatch):
     """`evaluate --data FILE --split test` of a run that split the same file otherwise."""
     trained = Source(str(odd), "60/20/20", **HOW)
-    run = SimpleNamespace(folder=tmp_path, source=lambda: Source(**trained.facts()))
+    monkeypatch.setattr(runs, "source_of", lambda folder, needed: Source(**trained.facts()))
     labeled = LabeledPairs(str(odd), "test", labels="nein,ja", **HOW)
-    assert labeled.read(run)[0].sentence1 == trained.splits()["test"].sentence1
+    assert labeled.read(tmp_path)[0].sentence1 == trained.splits()["test"].sentence1
     parts = ["--data", str(odd), "--split", "test", "--columns", "eins,zwei,urteil"]
     assert labeled.arguments()[:6] == parts
     assert labeled.arguments()[6:] == "--delimiter | --encoding latin-1 --labels nein,ja".split()
@@ -75,13 +75,6 @@ def test_labels_as_typed():
 def test_shares_that_are_none(odd, shares):
     with pytest.raises(InputError, match=f"--split is {shares}. Expected the shares"):
         Source(str(odd), shares, **HOW).splits()
-
-
-def error_of(capsys, *arguments):
-    with pytest.raises(SystemExit) as exit_:
-        main([str(argument) for argument in arguments])
-    assert exit_.value.code == 2
-    return capsys.readouterr().err.strip().splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -121,12 +114,6 @@ def test_labels_that_are_all_the_same(capsys, tmp_path):
             "All 43 train pairs have the label no, so there is nothing to learn. Add pairs" in line
         )
         assert "with --columns FIRST,SECOND,LABEL and --labels" in line
-
-
-def test_formulas():
-    cells = ["=1+1", "+1", "-1", "@x", "\tx", "\rx", "a=b", -0.5, ""]
-    made = [without_formula(cell) for cell in cells]
-    assert made == ["'=1+1", "'+1", "'-1", "'@x", "'\tx", "'\rx", "a=b", -0.5, ""]
 
 
 def test_arguments_in_messages():

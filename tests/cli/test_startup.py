@@ -97,7 +97,6 @@ cli.main()
 @pytest.mark.parametrize(
     "command, given, tunables",
     [
-        (["train"], {}, "glibc.malloc.hugetlb=1"),
         (["--code", "my_models.py", "tune"], {}, "glibc.malloc.hugetlb=1"),
         (["train"], {"GLIBC_TUNABLES": "glibc.malloc.check=1"}, "glibc.malloc.check=1"),
         (["predict"], {}, "None"),

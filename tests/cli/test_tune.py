@@ -30,14 +30,7 @@ GRID = ["tune", "drr_net", "--limit", 60, "--tuner", "grid"]
 
 def test_a_grid_of_two_letters(log, tmp_path, capsys):
     out = tmp_path / "a"
-    narrow = [
-        "--space",
-        "T=1:3,l_s=1/2",
-        "--set",
-        "training.batch_size=16",
-        "--set",
-        "model.units=8",
-    ]
+    narrow = "--space T=1:3,l_s=1/2 --set training.batch_size=16 --set model.units=8".split()
     assert run(*GRID, *narrow, "--epochs", 2, "--seed", 0, "--out", out) == 0
     printed = capsys.readouterr()
     assert "the best of 6 trials" in printed.out and str(out / "best_recipe.toml") in printed.out
@@ -57,22 +50,6 @@ def test_a_grid_of_two_letters(log, tmp_path, capsys):
     )
     assert report["retrained"]["validation"] and not report["interrupted"]
     assert len(trained(log)) == 7, "nothing ran again"
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (["drr_net", "--space", "TT"], "search space of drr_net has no 'TT'. It has training."),
-        (["drr_net", "--space", "T,,l_s"], "Expected names separated by commas"),
-        (["esim", "--space", "r1"], "matters only if model.feature_attention is sfa"),
-        (["drr_net", "--trials", "0"], "trials is 0. Expected at least 1"),
-        (["drr_net", "--resume"], "--resume needs --out"),
-        (["drr_net", "--limit", "0"], "--limit is 0"),
-        (["nothing"], "no model 'nothing'"),
-    ],
-)
-def test_mistakes_are_one_line(arguments, words, capsys):
-    assert words in error_of(capsys, "tune", *arguments)
 
 
 def test_a_search_that_is_stopped_shows_what_it_found(tmp_path, capsys, monkeypatch):

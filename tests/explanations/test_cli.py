@@ -23,14 +23,14 @@ def test_pages_and_re_read_words(tmp_path, monkeypatch, capsys):
             main(["explain", str(run), *map(str, arguments)])
         return capsys.readouterr().out
 
-    printed = command(*PAIR, "--out", tmp_path / "page.html", "--text")
+    printed = command(*PAIR, "--out", tmp_path / "page.html")
     found = explain(make("drr_net"), PAIR[1], PAIR[3])
     assert printed.startswith(found.summary())
     for picture in found.pictures[:2]:
         assert "  ".join(f"{word} {weight:.2f}" for word, weight in picture.steps) in printed
     page = (tmp_path / "page.html").read_text("utf-8")
     assert f"run: {run}" in page and "support the prediction" in page
-    command(data, "--out", out, "--limit", 2, "--no-erasure")
+    command(data, "--out", out, "--limit", 2)
     names = ["index.html", "pair-001.html", "pair-002.html"]
     assert sorted(path.name for path in out.iterdir()) == names
     listed = (out / "index.html").read_text("utf-8")

@@ -158,16 +158,16 @@ def test_names_and_keys(tmp_path):
     (tmp_path / "a=b").mkdir()
     folders = named_folders([str(tmp_path / "a=b"), "old=runs/x", "runs/x"])
     assert list(folders) == ["a=b", "old", "x"]
-    with pytest.raises(InputError, match="two runs would be called 'x'"):
+    with pytest.raises(InputError, match="the name 'x' is empty or used twice"):
         named_folders(["runs/x", "others/x"])
-    with pytest.raises(InputError, match="NAME=FOLDER"):
+    with pytest.raises(InputError, match="as in NAME=runs/x"):
         named_folders(["=runs/x"])
     file = tmp_path / "keys"
     file.write_text("one-key\n\n  another  \n")
     assert read_keys(file) == ["one-key", "another"]
     for bad in ("", "\n", "two words", "Schlüssel"):
         file.write_text(bad)
-        with pytest.raises(InputError, match="a key per line"):
+        with pytest.raises(InputError, match="Expected one key per line"):
             read_keys(file)
 
 
@@ -175,11 +175,10 @@ def test_names_and_keys(tmp_path):
     "options, said",
     [
         (["--port", "-1"], "--port -1"),
-        (["--max-pairs", "0"], "--max-pairs is 0"),
-        (["--max-waiting", "5"], "--max-waiting is 5. Expected at least 1024"),
-        (["--read-timeout", "nan"], "--read-timeout is nan. Expected seconds"),
-        (["--batch-wait", "-1"], "--batch-wait is -1"),
-        (["--api-key-file", "nowhere/keys"], "cannot read it"),
+        (["--set", "pairs=0"], "--set pairs=0 is not accepted. Expected LIMIT=NUMBER"),
+        (["--set", "read_seconds=nan"], "with a number above 0 for one of body_bytes, pairs"),
+        (["--set", "waiting=5"], "--set waiting=5 is not accepted"),
+        (["--api-key-file", "nowhere/keys"], "cannot be read"),
         ([], "not a run folder"),
     ],
 )
