@@ -356,7 +356,7 @@ def test_files_that_commands_write(trained, places, capsys, tmp_path):
         assert run(*mine, file, *more) == 0
         text = file.read_text("utf-8")
         assert text.count("\n") == lines or "1 groups hold 3 of 3" in " ".join(text.split())
-    assert re.search("^1,3,.*,[13],", (tmp_path / "new/groups.csv").read_text(), re.M), "lines"
+    assert re.search("^1,3,.*,[13]$", (tmp_path / "new/groups.csv").read_text(), re.M), "lines"
     capsys.readouterr()
     assert run(*mine[:-3], "--threshold", 1.1) == 0
     assert "no sentences match" in capsys.readouterr().err
@@ -559,7 +559,7 @@ def test_calibrate_keeps_what_it_finds(trained, capsys, tmp_path):
     (tmp_path / "ensemble/ensemble.json").write_text('{"seeds": [0]}')
     assert run("calibrate", tmp_path / "ensemble", *given) == 0
     kept = json.loads((tmp_path / "ensemble/ensemble.json").read_text())
-    assert kept["temperature"] != 1 and kept["calibration"]["rows"] > 0
+    assert kept["temperature"] == kept["calibration"]["temperature"]
     assert (tmp_path / "ensemble/seed-0/matcher.json").read_bytes() == cards
 
 
@@ -602,7 +602,7 @@ def test_a_source_that_a_run_records_is_never_downloaded(
     trained, capsys, monkeypatch, tmp_path, command, source
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("keras_sentmatch.data.load.load_tfds", pytest.fail)
+    monkeypatch.setattr("keras_sentmatch.data.load._load_tfds", pytest.fail)
     runs = [tmp_path / "one", tmp_path / "two"]
     for folder in runs:
         shutil.copytree(trained.folder, folder)
