@@ -104,7 +104,9 @@ def mine(
     else:
         _write(out, found, corpus, len(sentences[0]))
         log.info("%s in %s", f"{len(found):,} {'groups' if groups else 'pairs'}", out)
-    if found and groups and out is None:
+    if out is not None and out.suffix in PAGES:
+        log.info("next: open %s in a browser", out)
+    elif found and groups and out is None:
         page = "--groups", "--out", "groups.html"
         next_step("mine", run, corpus, *page, why="look through them")
     elif found and not groups:
