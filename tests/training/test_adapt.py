@@ -120,7 +120,7 @@ def test_a_matcher_that_loses_says_so(tmp_path):
     ours, notes = result.metrics["validation"]["accuracy"], result.metrics["notes"]
     theirs = result.metrics["baseline"]["validation"]["accuracy"]
     assert ours < theirs
-    assert f"{ours:.3f} ± " in notes[0] and "40 pairs" in notes[0]
+    assert f"{ours:.3f} ± " in notes[0] and "40 validation pairs" in notes[0]
     assert f"lost: validation accuracy {ours:.3f}, but {theirs:.3f} for a bag of words" in notes[1]
     for attempt in (
         "more than these 100 training",
