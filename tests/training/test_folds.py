@@ -16,6 +16,7 @@ from keras_sentmatch.training import cross_validate, load_recipe, train
 from keras_sentmatch.training.adapt import why_no_folds
 from keras_sentmatch.training.folds import fold_parts
 from keras_sentmatch.training.training_data import joined_splits
+from tests.cli.test_cli import run
 from tests.toys.training import (
     build_tiny,
     struck_build,
@@ -34,7 +35,9 @@ def few_splits():
 
 
 @pytest.mark.parametrize("task", ["classification", "ranking", "regression"])
-def test_a_run_with_folds_is_measured_and_calibrated_by_out_of_fold_predictions(task, tmp_path):
+def test_a_run_with_folds_is_measured_and_calibrated_by_out_of_fold_predictions(
+    task, tmp_path, capsys
+):
     splits = {role: tiny_pairs(n, n, task, role) for role, n in (("train", 60), ("validation", 20))}
     result = tiny_run(tmp_path / "a", splits=splits, epochs=2, folds=3)
     pairs, loaded = joined_splits(splits), Matcher.load(tmp_path / "a")
@@ -49,6 +52,8 @@ def test_a_run_with_folds_is_measured_and_calibrated_by_out_of_fold_predictions(
     own = evaluate_predictions(splits["validation"], scores[60:])
     if task == "classification":
         assert loaded.evaluate(splits["validation"]) == own
+        assert run("evaluate", tmp_path / "a", "--split", "validation", "--json") == 0
+        assert json.loads(capsys.readouterr().out).items() >= expected.items()
         report = loaded.calibrate()
         assert report["temperature"] == fit_temperature(pairs.labels, scores)
         assert EnsembleMatcher([loaded, result.matcher]).calibrate()["rows"] == 80

@@ -56,11 +56,6 @@ def apply(optimizer, variables, grads):
         optimizer.apply(grads, variables)
 
 
-def optimizer(**more):
-    given = {"rate_factors": RATES, "decay_factors": DECAYS, "weight_decay": 0.1}
-    return FineTuningAdamW(**{"learning_rate": 0.05, **given, **more})
-
-
 @pytest.mark.parametrize("schedule", [False, True])
 def test_updates_are_those_of_the_formulas(schedule):
     rate = WarmUpDecay(0.05, 8, 0.5, "linear") if schedule else 0.05
