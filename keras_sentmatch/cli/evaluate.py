@@ -1,5 +1,6 @@
 """`evaluate` and `calibrate`: measure a run on labeled pairs, and fit its probabilities to them."""
 
+import logging
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
@@ -9,6 +10,7 @@ from keras_sentmatch.cli.console import next_step, print_json, print_table, say,
 from keras_sentmatch.cli.options import option
 from keras_sentmatch.cli.runs import LabeledPairs, Scoring
 
+log = logging.getLogger(__name__)
 Threshold = StrEnum("Threshold", ["ACCURACY", "F1"])
 
 
@@ -48,6 +50,12 @@ def evaluate(
     """Measure a run on labeled pairs."""
     pairs, facts = labeled.read_held_out(run, default="test")
     loaded = scoring.load(run)
+    from keras_sentmatch.inference.run_folder import calibrated_on
+
+    if calibrated_on(run) == (facts["data"], facts["split"]):
+        log.warning(
+            "The run was calibrated on these pairs, so its probabilities fit them too well."
+        )
     with scoring.working(pairs):
         figures = loaded.matcher.evaluate(pairs, batch_size=scoring.batch_size)
     if pairs is not None:

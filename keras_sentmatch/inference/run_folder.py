@@ -112,6 +112,14 @@ def keep_calibration(folder: Path, report: Mapping[str, Any]) -> None:
     write_json(metrics, {**read_json(metrics), "calibration": report})
 
 
+def calibrated_on(folder: Path) -> tuple[Any, Any]:
+    """Return the names of the data and the split that a run was calibrated on, or Nones."""
+    ensemble = folder / "ensemble.json"
+    noted = read_json(ensemble if ensemble.is_file() else folder / "metrics.json")
+    report = noted.get("calibration")
+    return (report.get("data"), report.get("split")) if isinstance(report, dict) else (None, None)
+
+
 def keep_in_card(folder: Path, section: str) -> None:
     """Put a section, which begins with its heading, at the end of README.md; replace an older one."""
     path, (heading, _, _) = folder / "README.md", section.partition("\n")

@@ -52,8 +52,11 @@ def test_a_run_with_folds_is_measured_and_calibrated_by_out_of_fold_predictions(
     own = evaluate_predictions(splits["validation"], scores[60:])
     if task == "classification":
         assert loaded.evaluate(splits["validation"]) == own
-        assert run("evaluate", tmp_path / "a", "--split", "validation", "--json") == 0
+        asked = tmp_path / "a", "--split", "validation", "--json"
+        assert run("evaluate", *asked) == 0
         assert json.loads(capsys.readouterr().out).items() >= expected.items()
+        assert run("calibrate", tmp_path / "a") == 0 == run("evaluate", *asked)
+        assert "was calibrated on these pairs" in capsys.readouterr().err
         report = loaded.calibrate()
         assert report["temperature"] == fit_temperature(pairs.labels, scores)
         assert EnsembleMatcher([loaded, result.matcher]).calibrate()["rows"] == 80
