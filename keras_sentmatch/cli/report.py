@@ -83,7 +83,6 @@ def report(
     from keras_sentmatch.analysis.reporting import save_report
 
     loaded.class_names("a report")
-    loaded.matcher.warn_of_learned(pairs)
     pairs = loaded.first.relabel(pairs if limit is None else pairs.limit(limit))
     with scoring.working(pairs):
         found = analyze(
