@@ -28,9 +28,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--commands", default=",".join(COMMANDS))
     parser.add_argument("--faults", default=",".join(FAULTS))
-    parser.add_argument("--moments", type=int, default=3, help="Moments for each command and fault.")
+    parser.add_argument(
+        "--moments", type=int, default=3, help="Moments for each command and fault."
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="CSV file. Default: benchmarks/results/faults.csv.")
+    parser.add_argument(
+        "--out", type=Path, help="CSV file. Default: benchmarks/results/faults.csv."
+    )
     given = parser.parse_args()
     backend = os.environ.setdefault("KERAS_BACKEND", "torch")
     results = Results(given.out or "faults")
@@ -49,12 +53,22 @@ def main() -> int:
         for name, fault, share in track(cases, "cases", console=Console(stderr=True)):
             if (name, fault, share, backend) not in done:
                 broken = bench.run(name, fault, float(share))
-                results.add({"command": name, "fault": fault, "share": share, "backend": backend, "broken": broken})
+                results.add(
+                    {
+                        "command": name,
+                        "fault": fault,
+                        "share": share,
+                        "backend": backend,
+                        "broken": broken,
+                    }
+                )
     rows = [r for r in results.rows() if r["backend"] == backend]
     table = Table("command", *FAULTS, title=f"held / cases on {backend}")
     for name in COMMANDS:
         counts = Counter((r["fault"], not r["broken"]) for r in rows if r["command"] == name)
-        table.add_row(name, *(f"{counts[f, True]} / {counts[f, True] + counts[f, False]}" for f in FAULTS))
+        table.add_row(
+            name, *(f"{counts[f, True]} / {counts[f, True] + counts[f, False]}" for f in FAULTS)
+        )
     Console().print(table)
     for row in (r for r in rows if r["broken"]):
         print(f"broken: {row['command']} × {row['fault']} at {row['share']}: {row['broken']}")

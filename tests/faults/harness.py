@@ -16,6 +16,7 @@ import resource
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -25,7 +26,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-WRITES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "shutil.rmtree"}
+WRITES = {
+    "os.rename",
+    "os.remove",
+    "os.mkdir",
+    "os.rmdir",
+    "os.link",
+    "os.symlink",
+    "shutil.rmtree",
+}
 SMALL = "--data pairs.tsv --set model.units=2 --set vectors.dim=4 --seed 1"
 
 
@@ -54,7 +63,7 @@ COMMANDS = {
         f"train esim {SMALL} --vectors none --epochs 2 --set training.folds=2 --out out", "out", "--resume"
     ),
     "train seeds": Command(f"train esim {SMALL} --vectors none --epochs 2 --seeds 2 --out out", "out", "--resume"),
-    "train --crossval": Command(f"train bag_of_words --data pairs.tsv --crossval 2 --out out", "out", "--resume"),
+    "train --crossval": Command("train bag_of_words --data pairs.tsv --crossval 2 --out out", "out", "--resume"),
     "tune": Command(
         f"tune esim {SMALL} --set vectors.source=none --epochs 1 --space units=2/3 --tuner grid --retrain 1 --out out",
         "out", "--resume", needs="keras_tuner",
@@ -69,7 +78,16 @@ COMMANDS = {
     "compare": Command("compare run other --samples 100 --out out", "out"),
     "export --format onnx": Command("export run --format onnx --out out", "out", needs="tf2onnx"),
 }  # fmt: skip
-FAULTS = ("kill", "ctrl-c", "ctrl-c twice", "disk full", "read-only", "input changed", "input cut", "two at once")
+FAULTS = (
+    "kill",
+    "ctrl-c",
+    "ctrl-c twice",
+    "disk full",
+    "read-only",
+    "input changed",
+    "input cut",
+    "two at once",
+)
 
 
 # === The disturbed process ===
@@ -83,9 +101,7 @@ class Hook:
         self.busy = False
 
     def __call__(self, event: str, arguments: tuple) -> None:
-        if self.busy or not (event in WRITES or event == "open"):
-            return
-        if event == "open" and not (isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
+        if self.busy or not (event in WRITES or _writes(event, arguments)):
             return
         path = arguments[0]
         if not isinstance(path, (str, bytes, os.PathLike)):
@@ -115,23 +131,76 @@ def _acts(fault: str, folder: Path, command: Command) -> Callable[[], None]:
         threading.Timer(0.05, _interrupt).start()
         _interrupt()
 
-    acts = {"kill": lambda: os.kill(os.getpid(), signal.SIGKILL), "ctrl-c": _interrupt, "ctrl-c twice": twice}
+    acts = {
+        "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "ctrl-c": _interrupt,
+        "ctrl-c twice": twice,
+    }
     return acts.get(fault, change if fault.startswith("input") else lambda: None)
 
 
-def _child(folder: Path, line: str, command: Command, fault: str, moment: int, count: Any, size: int) -> None:
+FORBIDDEN = (
+    "socket.", "subprocess.", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "pty.", "urllib.",
+    "ftplib.", "pickle.find_class", "webbrowser.",
+)  # fmt: skip
+
+
+class Watch:
+    """An audit hook that notes in `watched` what reading files must not do: connections, processes, unpickling,
+    modules from the working folder, and writes outside it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = str(folder)
+        self.notes = os.open(folder / "watched", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def __call__(self, event: str, arguments: tuple) -> None:
+        wrong = event.startswith(FORBIDDEN)
+        if event == "socket.gethostname":
+            wrong = False
+        elif event == "import":
+            wrong = str(arguments[1] or "").startswith(self.folder)
+        elif event == "exec":
+            wrong = str(getattr(arguments[0], "co_filename", "")).startswith(self.folder)
+        elif event in WRITES or _writes(event, arguments):
+            path = arguments[0]
+            named = isinstance(path, (str, bytes, os.PathLike))
+            path = os.path.abspath(os.fsdecode(path)) if named else ""
+            caches = ("torchinductor", "/.pytest_cache/")  # of PyTorch and of tests/conftest.py
+            inside = path.startswith((self.folder, "/dev/")) or any(c in path for c in caches)
+            wrong = named and not inside
+        if wrong:
+            os.write(self.notes, f"{event} {str(arguments)[:200]}\n".encode())
+
+
+def _writes(event: str, arguments: tuple) -> bool:
+    return (
+        event == "open"
+        and isinstance(arguments[2], int)
+        and bool(arguments[2] & (os.O_WRONLY | os.O_RDWR))
+    )
+
+
+def _child(
+    folder: Path, line: str, command: Command, fault: str, moment: int, count: Any, size: int
+) -> None:
     """Run a command line in `folder`, with its output in `log`, and disturb it."""
     os.chdir(folder)
     log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    sys.stdout, sys.stderr = (io.TextIOWrapper(os.fdopen(n, "wb", 0), "utf-8", write_through=True) for n in (1, 2))
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(os.fdopen(n, "wb", 0), "utf-8", write_through=True) for n in (1, 2)
+    )
     from keras_sentmatch.cli import main
 
     if fault == "disk full":
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     if fault == "read-only" and os.getuid() == 0:
         os.setuid(65534)
+    if fault == "watch":
+        tempfile.tempdir = str(folder)
+        sys.addaudithook(Watch(folder))
     sys.addaudithook(Hook(folder, moment, _acts(fault, folder, command), count))
     try:
         main(line.split())
@@ -157,12 +226,20 @@ def preload() -> None:
 
 
 def start(
-    folder: Path, command: Command, *, again: bool = False, fault: str = "", moment: int = 0, size: int = 1 << 40
+    folder: Path,
+    command: Command,
+    *,
+    again: bool = False,
+    fault: str = "",
+    moment: int = 0,
+    size: int = 1 << 40,
 ) -> Any:
     """Start the command in `folder`. Returns the process, whose `count.value` is the number of its writes."""
     count = CONTEXT.Value("i", 0)
     line = f"{command.line} {command.again}" if again else command.line
-    process = CONTEXT.Process(target=_child, args=(folder, line, command, fault, moment, count, size))
+    process = CONTEXT.Process(
+        target=_child, args=(folder, line, command, fault, moment, count, size)
+    )
     process.count = count  # or its memory is gone before the child has it
     process.start()
     return process
@@ -197,7 +274,9 @@ def _hash(path: Path, folder: Path) -> str:
     data = path.read_bytes()
     if path.suffix in {".json", ".md", ".html", ".toml", ".csv", ".tsv", ".txt", ""}:
         text = data.decode("utf-8", "replace").replace(str(folder), "…")
-        text = re.sub(r'("[a-z_]*(?:seconds|time|_s|date|per_second)[a-z_]*": )[^,\n}]+', r"\1…", text)
+        text = re.sub(
+            r'("[a-z_]*(?:seconds|time|_s|date|per_second)[a-z_]*": )[^,\n}]+', r"\1…", text
+        )
         text = re.sub(r"\b[\d.,]+ (s|min|ms|pairs/s|pairs per second)\b", r"… \1", text)
         data = text.encode()
     return hashlib.sha256(data).hexdigest()[:12]
@@ -249,7 +328,10 @@ class Bench:
         self.base.mkdir()
         self.undisturbed: dict[str, tuple[dict[str, str], int, int]] = {}
         write_inputs(self.base)
-        for name, model in (("run", f"esim {SMALL} --vectors none --epochs 1"), ("other", "bag_of_words --data pairs.tsv")):
+        for name, model in (
+            ("run", f"esim {SMALL} --vectors none --epochs 1"),
+            ("other", "bag_of_words --data pairs.tsv"),
+        ):
             line = f"train {model} --out {name}"
             status = finish(start(self.base, Command(line, name)))
             assert status == 0, (self.base / "log").read_text()
@@ -267,7 +349,11 @@ class Bench:
             process = start(folder, command)
             assert finish(process) == 0, (folder / "log").read_text()
             out = folder / command.out
-            sizes = [p.stat().st_size for p in ([out] if out.is_file() else out.rglob("*")) if p.is_file()]
+            sizes = [
+                p.stat().st_size
+                for p in ([out] if out.is_file() else out.rglob("*"))
+                if p.is_file()
+            ]
             self.undisturbed[name] = digest(out), process.count.value, max(sizes)
         return self.undisturbed[name]
 
@@ -301,7 +387,9 @@ class Bench:
 
     def _judge_again(self, command: Command, folder: Path, fault: str, want: dict[str, str]) -> str:
         """Run the same command again, and compare the result."""
-        if fault.startswith("input"):  # restored: the result is that of the inputs, or the command says what changed
+        if fault.startswith(
+            "input"
+        ):  # restored: the result is that of the inputs, or the command says what changed
             shutil.copy(self.base / command.reads, folder / command.reads)
         (folder / "log").unlink()
         finished = (folder / command.out).exists() and digest(folder / command.out) == want
@@ -337,7 +425,11 @@ def _judge_disturbed(
     if fault == "two at once" and 0 not in statuses:
         return f"neither of two finished: {log[-600:]}"
     out = folder / command.out
-    if out.is_file() and fault not in ("input changed", "input cut") and digest(out) not in (want, before):
+    if (
+        out.is_file()
+        and fault not in ("input changed", "input cut")
+        and digest(out) not in (want, before)
+    ):
         return "an incomplete file stands under the final name"
     return ""
 
@@ -345,8 +437,13 @@ def _judge_disturbed(
 def write_inputs(folder: Path) -> None:
     """Pairs with two labels, pairs to predict, and sentences."""
     animals, verbs = "dog cat man woman child bird".split(), "runs eats sleeps jumps".split()
-    rows = [(a, b, verbs[(i + j) % 4]) for i, a in enumerate(animals) for j, b in enumerate(animals)] * 3
-    pairs = [(f"a {a} {v} {i}", f"the {b} {v} {i}", "yes" if a == b else "no") for i, (a, b, v) in enumerate(rows)]
+    rows = [
+        (a, b, verbs[(i + j) % 4]) for i, a in enumerate(animals) for j, b in enumerate(animals)
+    ] * 3
+    pairs = [
+        (f"a {a} {v} {i}", f"the {b} {v} {i}", "yes" if a == b else "no")
+        for i, (a, b, v) in enumerate(rows)
+    ]
     text = "".join(f"{a}\t{b}\t{label}\n" for a, b, label in pairs)
     (folder / "pairs.tsv").write_text("sentence1\tsentence2\tlabel\n" + text, "utf-8")
     text = "".join(f"{a}\t{b}\n" for a, b, _ in pairs * 5)

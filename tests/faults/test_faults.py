@@ -8,6 +8,16 @@ from tests.faults.harness import COMMANDS, FAULTS, Bench, Command, digest, finis
 
 pytestmark = [pytest.mark.once, pytest.mark.slow, pytest.mark.backend("torch")]
 
+# Further commands that only read.
+READERS = {
+    "evaluate": "evaluate run --data pairs.tsv",
+    "predict one pair": "predict run --sentence1 a --sentence2 b",
+    "rank": "rank run query lines.txt",
+    "models": "models",
+}
+# An export is verified in a fresh process.
+ALLOWED = {"export --format onnx": ("subprocess.Popen", "os.posix_spawn", "os.fork", "socket.")}
+
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory):
@@ -22,11 +32,34 @@ def sample():
         yield name, FAULTS[i % len(FAULTS)], chosen.random()
 
 
-@pytest.mark.parametrize("name, fault, share", sample())
+@pytest.mark.parametrize("name, fault, share", [*sample()])
 def test_a_disturbed_command(bench, name, fault, share):
     if COMMANDS[name].needs:
         pytest.importorskip(COMMANDS[name].needs)
     assert bench.run(name, fault, share) == ""
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *READERS])
+def test_reading_files_of_a_stranger_does_nothing_else(bench, name):
+    """No connection, process, unpickling, imported file of the folder, or write outside it (docs/security.md)."""
+    command = COMMANDS.get(name) or Command(READERS[name], "")
+    if command.needs:
+        pytest.importorskip(command.needs)
+    folder = bench.copy(f"watch {name}")
+    assert finish(start(folder, command, fault="watch")) == 0, (folder / "log").read_text()
+    allowed = ALLOWED.get(name, ())
+    noted = (folder / "watched").read_text().splitlines()
+    assert [line for line in noted if not line.startswith(allowed or ("-",))] == []
+
+
+def test_the_watch_sees(bench):
+    folder = bench.copy("watched")
+    (folder / "mine.py").write_text(
+        "import socket; socket.socket(); open('/tmp/sentmatch-outside', 'a')"
+    )
+    finish(start(folder, Command("train mine.py:Mine --data pairs.tsv", ""), fault="watch"))
+    noted = (folder / "watched").read_text()
+    assert all(word in noted for word in ("socket", "/tmp/sentmatch-outside", "mine.py"))
 
 
 def test_the_digest_sees_another_result(bench):
