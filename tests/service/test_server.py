@@ -79,20 +79,11 @@ def test_slow_and_broken_clients_get_an_answer(port, parts, status):
     assert ask(port)[0] == 200
 
 
-def test_a_kept_connection_answers_at_once_and_has_its_time_again(port):
+def test_a_second_request_on_a_kept_connection_has_its_time_too(port):
     body = json.dumps(PAIR).encode()
     whole = HEAD + b"content-length: %d\r\n\r\n" % len(body) + body
     answer = raw(port, whole, whole, b"POST /pre", pause=0.1)
     assert answer.count(b"HTTP/1.1 200") == 2 and answer.count(b"HTTP/1.1 408") == 1
-    times = []
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
-        for _ in range(9):
-            start = time.perf_counter()
-            client.sendall(whole)
-            while not client.recv(1 << 16).endswith(b"}}"):
-                pass
-            times.append(time.perf_counter() - start)
-    assert min(times) < 0.03, "the answer waits for an acknowledgment: TCP_NODELAY is not set"
 
 
 def test_a_large_body_is_refused_so_that_its_sender_reads_why(port):
@@ -138,6 +129,7 @@ def test_what_is_in_flight_is_answered_at_the_end():
 
 def test_addresses_that_cannot_be_had():
     with listen("127.0.0.1", 0) as taken:
+        assert taken.proto == socket.IPPROTO_TCP, "asyncio would not set TCP_NODELAY"
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"port {port} .*in use"):
             listen("127.0.0.1", port)
@@ -171,21 +163,18 @@ def test_names_and_keys(tmp_path):
             read_keys(file)
 
 
-@pytest.mark.parametrize(
-    "options, said",
-    [
+def test_options_that_cannot_be(capsys):
+    for options, said in (
         (["--port", "-1"], "--port -1"),
         (["--set", "pairs=0"], "--set pairs=0 is not accepted. Expected LIMIT=NUMBER"),
         (["--set", "read_seconds=nan"], "with a number above 0 for one of body_bytes, pairs"),
         (["--set", "waiting=5"], "--set waiting=5 is not accepted"),
         (["--api-key-file", "nowhere/keys"], "cannot be read"),
         ([], "not a run folder"),
-    ],
-)
-def test_options_that_cannot_be(options, said, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["serve", "nowhere/run", "--port", "0", *options])
-    assert ended.value.code == 2 and said in capsys.readouterr().err.splitlines()[-1]
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["serve", "nowhere/run", "--port", "0", *options])
+        assert ended.value.code == 2 and said in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.slow
