@@ -85,24 +85,6 @@ def test_one_pair_and_many_in_every_form(matcher):
         np.testing.assert_allclose(got, one_by_one, atol=1e-5)
 
 
-def test_few_shapes_reach_the_model(matcher, monkeypatch):
-    shapes = set()
-    plain = matcher.score_arrays
-
-    def spy(batch):
-        shapes.add(tuple(array.shape for array in batch.values()))
-        return plain(batch)
-
-    monkeypatch.setattr(matcher, "score_arrays", spy)
-    rng = np.random.default_rng(0)
-    for rows in (1, 2, 3, 5, 9, 40, 70):
-        column = ["dog " * n for n in rng.integers(0, 24, rows)]
-        matcher.predict_proba(column, column[::-1], batch_size=32)
-    assert {shape[0] for shapes_ in shapes for shape in shapes_} <= {1, 8, 32}
-    lengths = {shape[1] for shapes_ in shapes for shape in shapes_}
-    assert lengths <= {8, 16, 24}, "24 is the encoder's max_length"
-
-
 def test_a_score_has_no_label():
     encoder = make_encoder()
     scorer = Matcher(make_model(encoder, 1), encoder, None, task="regression")
