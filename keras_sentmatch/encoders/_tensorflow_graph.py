@@ -160,6 +160,7 @@ def tf_encode_pairs(
     max_length: int,
     max_word_length: int,
     length: Any = None,
+    unseen: Any = None,
 ) -> dict[str, Any]:
     """Encode string tensors `[B]` as `PairEncoder.encode` does; `tables` are `lookup_tables`."""
     import tensorflow as tf
@@ -180,7 +181,8 @@ def tf_encode_pairs(
 
     columns = {}
     if "word" in features:
-        columns["word_ids"] = padded(tables.words.lookup(tokens.flat_values))
+        ids = tables.words.lookup(tokens.flat_values)
+        columns["word_ids"] = padded(ids if unseen is None else unseen(ids, tokens.flat_values))
     if "char" in features:
         codes = tf.strings.unicode_decode(tokens.flat_values, "UTF-8")[:, :max_word_length]
         dense = codes.to_tensor(0, shape=[None, max_word_length])

@@ -314,12 +314,14 @@ class PairEncoder(BaseEncoder):
         self._count(full, kept, unknown, limit)
         return _WordPairs(kept, self.features, table, tuple(offsets), dict(flat))
 
-    def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
+    def tf_encode(
+        self, sentence1: Any, sentence2: Any, length: Any = None, unseen: Any = None
+    ) -> dict[str, Any]:
         """Encode UTF-8 string tensors `[B]` in a TensorFlow graph, equal to `encode`.
 
         `sentence2` may be None, to encode single sentences. `length` pads and truncates to a number or
         scalar tensor. An exported function must hold `tf_tables()`. Nothing is counted in `report`. The
-        feature `"pos"` is refused.
+        feature `"pos"` is refused. `unseen` changes the ids of tokens, `(ids, tokens) -> ids`.
         """
         self._check_pairs(sentence2)
         return tf_encode_pairs(
@@ -331,6 +333,7 @@ class PairEncoder(BaseEncoder):
             max_length=self.max_length,
             max_word_length=self.max_word_length,
             length=length,
+            unseen=unseen,
         )
 
     def tf_tables(self) -> Any:

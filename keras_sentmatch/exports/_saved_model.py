@@ -6,12 +6,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.exports._unseen_words import GraphLookup, lend, more_rows
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.inference.unseen_words import row_tables
 from keras_sentmatch.ops.sequence import equal_lengths
+from keras_sentmatch.vectors.built_in import load_word_table
 
 Tensors = dict[str, Any]
 
@@ -26,6 +30,8 @@ def write_saved_model(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]
     served = ServingFunctions(ensemble)
     module = tf.Module(name="matcher")
     module.weights = served.variables()
+    if served.lookup is not None:
+        module.lookup = served.lookup.module
     try:
         module.tables = served.encoder.tf_tables()
     except InputError as error:
@@ -33,22 +39,23 @@ def write_saved_model(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]
             f"A SavedModel cannot encode sentences for this matcher. {error} Or export it as onnx."
         ) from error
     specs = {name: tf.TensorSpec([None], tf.string, name) for name in ("sentence1", "sentence2")}
-    function = tf.function(served.answers, autograph=False).get_concrete_function(**specs)
     with quiet("tensorflow"):
+        function = tf.function(served.answers, autograph=False).get_concrete_function(**specs)
         tf.saved_model.save(module, str(folder), signatures={"serving_default": function})
     return describe_specs(specs, function.structured_outputs)
 
 
 @contextlib.contextmanager
 def quiet(name: str, level: int = logging.ERROR) -> Iterator[None]:
-    """Hide messages of a logger below a level."""
-    log = logging.getLogger(name)
-    before = log.level
+    """Hide messages of a logger below a level, and remove handlers that the root logger gets."""
+    log, root = logging.getLogger(name), logging.getLogger()
+    before, handlers = log.level, root.handlers[:]
     log.setLevel(level)
     try:
         yield
     finally:
         log.setLevel(before)
+        root.handlers[:] = handlers  # otherwise all messages would come twice
 
 
 class ServingFunctions:
@@ -58,6 +65,8 @@ class ServingFunctions:
         self.ensemble = ensemble
         self.members: list[Matcher] = ensemble.members
         self.encoder: Any = self.members[0].encoder
+        self.with_table = [member for member in self.members if member.unseen_words]
+        self.lookup = GraphLookup(load_word_table()) if self.with_table else None
 
     def specs(self) -> Tensors:
         """Return the specs of the inputs of all members by name."""
@@ -79,7 +88,7 @@ class ServingFunctions:
         """Return the scores of sentences, and the labels that follow from them."""
         import tensorflow as tf
 
-        answers = self._scores(self.encoder.tf_encode(sentence1, sentence2))
+        answers = self._scores_of_sentences(sentence1, sentence2)
         if self.ensemble.label_names is None:
             return answers
         names, threshold = tf.constant(self.ensemble.label_names), self.ensemble.threshold
@@ -95,6 +104,31 @@ class ServingFunctions:
             answers["abstained"] = tf.cast(given, tf.float64) < least
             answers["label"] = tf.where(answers["abstained"], "", answers["label"])
         return answers
+
+    def _scores_of_sentences(self, sentence1: Any, sentence2: Any) -> Tensors:
+        import tensorflow as tf
+
+        words = self.lookup
+        if words is None:
+            return self._scores(self.encoder.tf_encode(sentence1, sentence2))
+        tables = [pair for member in self.with_table for pair in row_tables(member.model)]
+        size = min(int(table.shape[0]) for _, table in tables)
+        lent: list[Any] = []
+
+        def lookup(ids: Any, tokens: Any) -> Any:
+            ids, *new = lend(words, ids, tokens, size)
+            lent.extend(new)
+            return ids
+
+        arrays = self.encoder.tf_encode(sentence1, sentence2, unseen=lookup)
+
+        def with_rows() -> Tensors:
+            new = [(table, more_rows(table.value, role, *lent)) for role, table in tables]
+            with keras.StatelessScope(new):
+                return self._scores(arrays)
+
+        found: Tensors = tf.cond(tf.size(lent[0]) > 0, with_rows, lambda: self._scores(arrays))
+        return found
 
     def _scores(self, arrays: Mapping[str, Any]) -> Tensors:
         import tensorflow as tf

@@ -32,7 +32,7 @@ WRITERS: dict[str, Callable[[EnsembleMatcher, Path], dict[str, Any]]] = {
 }
 NOTE = (
     "Words outside the vocabulary have no vectors in this format, although the run makes them of their "
-    "spelling. Export as onnx to keep them."
+    "spelling. Export as saved_model or onnx to keep them."
 )
 FRESH_PROCESS = Path(__file__).with_name("_fresh_process.py")
 
@@ -96,7 +96,7 @@ def export(
             "Exporting needs TensorFlow with every backend. Run pip install "
             '"keras-sentmatch[tensorflow]".'
         )
-    ensemble = _as_ensemble(matcher, unseen_words=format == "onnx")
+    ensemble = _as_ensemble(matcher, unseen_words=format != "litert")
     examples = Examples.of(ensemble, pairs)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
@@ -109,7 +109,9 @@ def export(
         largest = [examples.compare(found, tolerance) for found in ask(made, examples, work)]
         report = {"format": format, "folder": str(folder), **signature}
         report |= {"pairs": len(examples.sentence1), "largest_difference": max(largest)}
-        if format != "onnx" and any(m.unseen_words for m in getattr(matcher, "members", [matcher])):
+        if format == "litert" and any(
+            m.unseen_words for m in getattr(matcher, "members", [matcher])
+        ):
             report["note"] = NOTE
         write_card(made, report, ensemble)
         if folder.exists():

@@ -10,8 +10,8 @@ import numpy as np
 
 SCALE = 5.0  # length of a word's vector
 COMPOSED = 0.7  # length of a vector composed of word pieces, as a share of SCALE
-_FIXED = 4  # letters of the shortest word whose spelling is corrected
-_LONGEST = 64  # characters of a word that are looked at
+FIXED = 4  # letters of the shortest word whose spelling is corrected
+LONGEST = 64  # characters of a word that are looked at
 _PARTS = re.compile(r"\w+|[^\w\s]")
 
 
@@ -54,9 +54,9 @@ class WordLookup:
 
     def correction(self, word: str) -> str | None:
         """Return the most frequent word of the table that is one edit away from `word`."""
-        if len(word) < _FIXED or not (word.isascii() and word.isalpha()):
+        if len(word) < FIXED or not (word.isascii() and word.isalpha()):
             return None
-        near = [w for w in _edits(word) if w in self.words and len(w) >= _FIXED - 1]
+        near = [w for w in _edits(word) if w in self.words and len(w) >= FIXED - 1]
         return min(near, key=self.words.__getitem__, default=None)
 
     def _row(self, word: str) -> np.ndarray:
@@ -95,7 +95,7 @@ def read_lookup(file: Any) -> dict[str, Any]:
 
 def plain(word: str) -> str:
     """Return a word as the table spells it: in lower case and without accents."""
-    word = word[:_LONGEST].lower()
+    word = word[:LONGEST].lower()
     if word.isascii():
         return word
     decomposed = unicodedata.normalize("NFD", word)

@@ -15,6 +15,7 @@ from keras_sentmatch.applications import build_model
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.exports._examples import TOLERANCE
+from keras_sentmatch.exports._unseen_words import GraphLookup
 from keras_sentmatch.exports.exporting import WRITERS
 from keras_sentmatch.inference import BatchScorer, onnx
 from keras_sentmatch.inference.ensemble import load_run
@@ -45,16 +46,13 @@ print(json.dumps([scores, sorted(found)]))
 """
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A run folder of a hybrid, which has every kind of table with a row for each word."""
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("tf2onnx")
+def hybrid(spare):
+    """A matcher that has every kind of table with a row for each word."""
     encoder = PairEncoder(WORDS, features=("word",), max_length=12)
     table = load_word_table()
     model = build_model(
         "hybrid",
-        vocabulary_size=encoder.vocabulary_size + 5,
+        vocabulary_size=encoder.vocabulary_size + spare,
         embedding_dim=table.dim,
         units=4,
         blocks=1,
@@ -62,10 +60,23 @@ def run(tmp_path_factory):
     rng = np.random.default_rng(0)
     for w in model.weights:  # few answers are sure
         w.assign(rng.normal(0, 0.01 if "product" in w.path else 0.3, w.shape))
-    folder = tmp_path_factory.mktemp("run") / "hybrid"
     names = ("entailment", "neutral", "contradiction")
     options = {"task": "classification", "temperature": 1.7, "abstain_below": (0.55, 0.55, 0.55)}
-    Matcher(model, encoder, names, word_table=table, **options).save(folder)
+    return Matcher(model, encoder, names, word_table=table, **options)
+
+
+def without_table(matcher):
+    encoder = PairEncoder(**matcher.encoder.get_config())
+    options = {"task": matcher.task, "temperature": matcher.temperature}
+    return Matcher(matcher.model, encoder, matcher.label_names, **options)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tf2onnx")
+    folder = tmp_path_factory.mktemp("run") / "hybrid"
+    hybrid(spare=5).save(folder)
     return folder
 
 
@@ -113,10 +124,56 @@ def test_an_export_knows_what_the_run_knows_of_unseen_words(made, tmp_path):
     second = ["no okapi", *SECOND, "a giraffe, tigers", "lions eat bananas quickly"]
     want = matcher.predict_proba(first, second)
     np.testing.assert_allclose(scorer.scores(list(zip(first, second))), want, atol=TOLERANCE)
-    matcher.unseen_words = None
-    assert np.abs(matcher.predict_proba(first, second) - want).max() > 0.01
+    assert np.abs(without_table(matcher).predict_proba(first, second) - want).max() > 0.01
     facts = json.loads((out / "facts.json").read_text("utf-8"))
     assert facts["spare_rows"] == 5 and len(facts["tables"]) == 5
+
+
+@pytest.mark.backend("tensorflow")
+def test_a_saved_model_knows_unseen_words_too(tmp_path):
+    import tensorflow as tf
+
+    matcher, out = hybrid(spare=24), tmp_path / "out"  # as many as a pair may have
+    report = export(matcher, out, pairs=list(zip(FIRST, SECOND)))
+    assert report["largest_difference"] <= TOLERANCE and "note" not in report
+    texts = [
+        "zebbra",
+        "unhappyish",
+        "10,000",
+        "café",
+        "naïve",
+        "x" * 70,
+        "中文",
+        "foo_bar",
+        "playes",
+    ]
+    first = [*FIRST, *texts, " ".join(texts)]
+    second = [*SECOND, *texts[::-1], "no guittar, two okapis"]
+    serve = tf.saved_model.load(str(out)).signatures["serving_default"]
+    got = serve(sentence1=tf.constant(first), sentence2=tf.constant(second))["probabilities"]
+    want = matcher.predict_proba(first, second)
+    np.testing.assert_allclose(got, want, atol=TOLERANCE)
+    assert np.abs(without_table(matcher).predict_proba(first, second) - want).max() > 0.01
+
+
+@pytest.mark.backend("tensorflow")
+def test_words_are_looked_up_in_a_graph_as_in_python():
+    import tensorflow as tf
+
+    table, rng = load_word_table(), np.random.default_rng(0)
+    known, letters = list(table.words), "abcxyzé1"
+    words = ["", "10,000", "café", "İstanbul", "ẞtraße", "x" * 70, "ﬁne", "½", "²", "한국어", "q🐕"]
+    for _ in range(300):
+        word, more = (known[i] for i in rng.integers(len(known), size=2))
+        at, letter = rng.integers(len(word) + 1), letters[rng.integers(len(letters))]
+        swapped = word[:at] + word[at + 1 : at + 2] + word[at : at + 1] + word[at + 2 :]
+        words += [word + more, swapped, word[:at] + letter + word[at:], word[:at] + word[at + 1 :]]
+    look_up = tf.function(GraphLookup(table).vectors, autograph=False)
+    for word, found, vector in zip(words, *look_up(tf.constant(words))):
+        want, _ = table.lookup(word)
+        assert (want is not None) == bool(found), word
+        if want is not None:
+            np.testing.assert_allclose(vector, want, atol=1e-5, err_msg=word)
 
 
 def test_a_calibration_needs_no_other_model(made):
