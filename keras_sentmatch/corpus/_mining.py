@@ -163,12 +163,15 @@ class Miner:
         return np.unique(pairs, axis=0)
 
     def scores(self, pairs: Array, kept: AnswerFile | None = None) -> Array:
-        """Score pairs of distinct sentences; `kept` may have the scores of the first ones."""
+        """Return the log odds (or scores) of pairs of distinct sentences, which order them.
+
+        A file `kept` may have those of the first pairs.
+        """
         found = np.zeros(len(pairs))
         done = kept.answers if kept is not None else 0
         if kept is not None and done:
             found[:done] = np.loadtxt(kept.partial, ndmin=1)
-            if np.abs(found[:8] - self._score(pairs[:8])).max() > 1e-3:
+            if np.abs(self.shown(found[:8]) - self.shown(self._score(pairs[:8]))).max() > 1e-3:
                 raise InputError(
                     f"{kept.partial} has the scores of another run. Use that run, or delete the file "
                     "to start again."
@@ -188,12 +191,17 @@ class Miner:
         rows = pairs.tolist()
         first = [self.first.sentences[i] for i, _ in rows]
         second = [self.second.sentences[j] for _, j in rows]
-        made = PairDataset(first, second)
-        scores = self.matcher.predict_proba(made, batch_size=self.batch_size)
-        return np.asarray(scores if self.column is None else scores[:, self.column])
+        raw = self.matcher.raw_scores(PairDataset(first, second), self.batch_size)
+        return np.asarray(self.matcher.order(raw, self.column))
+
+    def shown(self, order: Array) -> Array:
+        """Return probabilities for log odds; scores stay."""
+        from scipy.special import expit
+
+        return order if self.column is None else np.asarray(expit(order))
 
     def edges(self, threshold: float) -> tuple[Array, Array]:
-        """Return the matching pairs of distinct sentences, `[pairs, 2]`, and their scores, best first."""
+        """Return the matching pairs of distinct sentences, `[pairs, 2]`, and what orders them, best first."""
         pairs = self.candidates()
         log.info(
             "%s sentences, %s of them distinct; %s candidate pairs",
@@ -205,7 +213,7 @@ class Miner:
             for path in (self.kept.partial, self.kept.note):
                 path.unlink(missing_ok=True)
         equal = [self.first.sentences[i] == self.second.sentences[j] for i, j in pairs.tolist()]
-        kept = np.flatnonzero((scores >= threshold) | np.array(equal, bool))
+        kept = np.flatnonzero((self.shown(scores) >= threshold) | np.array(equal, bool))
         kept = kept[np.argsort(-scores[kept], kind="stable")]
         return pairs[kept], scores[kept]
 
@@ -218,13 +226,14 @@ class Miner:
         ]
         found += self._copies(edges, scores)
         found.sort(key=lambda one: -one[0])
+        shown = self.shown(np.array([order for order, _, _ in found])).tolist()
         first, second = (
             {place: s for s, places in zip(d.sentences, d.places) for place in places}
             for d in (self.first, self.second)
         )
         return [
             Prediction(index1=i, index2=j, sentence1=first[i], sentence2=second[j], score=score)
-            for score, i, j in found
+            for score, (_, i, j) in zip(shown, found)
         ]
 
     def _copies(self, edges: Array, scores: Array) -> Iterator[tuple[float, int, int]]:
