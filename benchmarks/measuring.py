@@ -129,7 +129,7 @@ def environment(backend: str) -> dict[str, str]:
     return {
         **os.environ,
         "KERAS_BACKEND": backend,
-        # huge pages, as in `keras-sentmatch train`
+        # huge pages, see docs/training.md
         "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # processes share one GPU, if there is one

@@ -8,7 +8,7 @@ weights. Words are random. With full lengths every sentence has `--length` words
 lengths sentences are as long as those of `--data` (log-normal around 12 words without it): the
 library sorts pairs into its five buckets, and plain PyTorch pads random pairs to the longest
 sentence, packs where an LSTM runs backward, or ("bucketed") takes pairs of like length. Batches are
-made before the clock starts. All processes use huge pages, as `keras-sentmatch train` does on Linux.
+made before the clock starts. All processes use huge pages.
 
 For each model all processes are started and warmed up, two at a time, with each shape. Then they
 take turns, `--repeats` times, while the others wait, so a machine that slows down spoils no ratio.

@@ -11,7 +11,6 @@ import typer
 
 from keras_sentmatch import __version__
 from keras_sentmatch.cli.audit import audit
-from keras_sentmatch.cli.backend import use_huge_pages
 from keras_sentmatch.cli.catalog import models
 from keras_sentmatch.cli.compare import compare
 from keras_sentmatch.cli.console import set_up
@@ -39,7 +38,6 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     *(train, tune, evaluate, calibrate, report, compare, predict, rank, mine, audit),
     *(explain, serve, export, models),
 )
-TRAINING = {"train", "tune"}
 for command in COMMANDS:
     app.command(cls=Command)(with_groups(command))
 
@@ -69,8 +67,6 @@ def main(arguments: list[str] | None = None) -> None:
     Args:
         arguments: The arguments after `keras-sentmatch`. Defaults to those of the process.
     """
-    if arguments is None and TRAINING & set(sys.argv[1:]):
-        use_huge_pages()
     set_up()
     try:
         with naming_options():

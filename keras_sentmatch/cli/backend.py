@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import platform
 import sys
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -95,19 +94,6 @@ def keep_compiled_programs() -> None:
 
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder() / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
-
-
-def use_huge_pages() -> None:
-    """Restart this process so that glibc allocates memory in huge pages (Linux only).
-
-    Each training step allocates and frees hundreds of megabytes, which is faster in large pages.
-    glibc reads `GLIBC_TUNABLES` only when a process starts. If it is set already, it is kept.
-    """
-    library, version = platform.libc_ver() if sys.platform == "linux" else ("", "0")
-    new = library == "glibc" and tuple(map(int, version.split("."))) >= (2, 35)
-    if new and "GLIBC_TUNABLES" not in os.environ and sys.executable:
-        os.environ["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1"
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 class QuietTensorFlow(MetaPathFinder):

@@ -82,34 +82,3 @@ def test_jax_keeps_what_it_compiles(given, folder, monkeypatch):
         monkeypatch.setenv(name, value)
     keep_compiled_programs()
     assert os.environ.get("JAX_COMPILATION_CACHE_DIR") == folder
-
-
-TUNABLES = """
-import os
-from keras_sentmatch import cli
-
-cli.app = lambda *_, **__: print(os.environ.get("GLIBC_TUNABLES"), os.getpid())
-cli.main()
-"""
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="huge pages are Linux's")
-@pytest.mark.parametrize(
-    "command, given, tunables",
-    [
-        (["--code", "my_models.py", "tune"], {}, "glibc.malloc.hugetlb=1"),
-        (["train"], {"GLIBC_TUNABLES": "glibc.malloc.check=1"}, "glibc.malloc.check=1"),
-        (["predict"], {}, "None"),
-    ],
-)
-def test_training_commands_use_huge_pages(command, given, tunables):
-    """The process keeps its number, and restarts only once."""
-    plain = {n: v for n, v in os.environ.items() if n != "GLIBC_TUNABLES"}
-    started = subprocess.Popen(
-        [sys.executable, "-c", TUNABLES, *command, "sick"],
-        env=plain | given,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    printed, _ = started.communicate()
-    assert printed.split() == [tunables, str(started.pid)]
