@@ -77,20 +77,22 @@ def mine(
     given: Any = {"threshold": threshold, "label": label, "candidates": candidates}
     given |= {"batch_size": scoring.batch_size, "partial": out}
     sentences = [[row["sentence"] for row in rows] for rows in texts]
-    found: Rows = []
-    if groups:
-        from keras_sentmatch.corpus import group
+    from keras_sentmatch import corpus as corpora
 
-        for one in group(matcher, *sentences, **given):
-            for member in one["members"]:
-                member.update(texts[0][member.pop("index")])
-            found.append(one)
-    else:
-        from keras_sentmatch.corpus import mine as mine_pairs
-
-        for pair in mine_pairs(matcher, *sentences, **given):
-            first, second = texts[0][pair.pop("index1")], texts[-1][pair.pop("index2")]
-            found.append({"line1": first["line"], "line2": second["line"], **pair})
+    try:
+        find: Any = corpora.group if groups else corpora.mine
+        found: Rows = find(matcher, *sentences, **given)
+    except KeyboardInterrupt:
+        if Path(f"{out}.partial").exists():
+            log.info("the scores so far are in %s.partial: continue with --resume", out)
+        raise
+    for one in found:
+        for member in one.get("members", ()):
+            member.update(texts[0][member.pop("index")])
+    if not groups:
+        lines = [(texts[0][o.pop("index1")], texts[-1][o.pop("index2")]) for o in found]
+        pairs = zip(lines, found)
+        found = [{"line1": a["line"], "line2": b["line"], **one} for (a, b), one in pairs]
     if as_json:
         print_json(found)
         return

@@ -65,7 +65,7 @@ def evaluate(
         return
     rows = [(key, value) for key, value in figures.items() if key != "primary"]
     print_table(["metric", "value"], rows, title(facts))
-    labeled.suggest_report(loaded)
+    labeled.suggest_report(loaded, pairs)
 
 
 def calibrate(

@@ -15,7 +15,7 @@ from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import next_step, working
 from keras_sentmatch.cli.options import option
-from keras_sentmatch.cli.sources import Reading, Source
+from keras_sentmatch.cli.sources import Reading, Source, example_of
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
@@ -188,11 +188,11 @@ class LabeledPairs(Reading):
         given = {"--data": self.data, "--split": self.split, **self.given_reading()}
         return [part for name, v in given.items() if v is not None for part in (name, v)]
 
-    def suggest_report(self, run: Run) -> None:
+    def suggest_report(self, run: Run, pairs: "PairDataset | None") -> None:
         """Suggest `report` on these pairs as the next step, or `explain` if the run has no classes."""
         data = self.arguments()
-        if run.first.label_names is None or not (data or run.first.info.get("source")):
-            suggest_explain(run.folder, "A dog runs.", "An animal moves.")
+        if pairs and (run.first.label_names is None or not (data or run.first.info.get("source"))):
+            suggest_explain(run.folder, *example_of(pairs))
         else:
             next_step("report", run.folder, *data, why="see where it errs")
 

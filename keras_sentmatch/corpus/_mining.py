@@ -90,9 +90,10 @@ class Distinct:
                 raise InputError(f"{name}[{place}] is {sentence!r:.60}. Expected a string.")
             places.setdefault(sentence, []).append(place)
         self.sentences, self.places = list(places), list(places.values())
-        self.total = sum(map(len, self.places))
-        if self.total < least:
-            raise InputError(f"{name} has {self.total} sentences. Expected at least {least}.")
+        total = sum(map(len, self.places))
+        if total < least:
+            raise InputError(f"{name} has {total} sentences. Expected at least {least}.")
+        self.sizes = total, len(self.places)
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -202,11 +203,9 @@ class Miner:
 
     def edges(self, threshold: float) -> tuple[Array, Array]:
         """Return the matching pairs of distinct sentences, `[pairs, 2]`, and what orders them, best first."""
+        log.info("%s sentences, %s of them distinct", *map("{:,}".format, self.first.sizes))
         pairs = self.candidates()
-        log.info(
-            "%s sentences, %s of them distinct; %s candidate pairs",
-            *(f"{n:,}" for n in (self.first.total, len(self.first), len(pairs))),
-        )
+        log.info("%s candidate pairs", f"{len(pairs):,}")
         scores = self.scores(pairs, self.kept)
         if self.kept is not None:
             self.kept.close()
