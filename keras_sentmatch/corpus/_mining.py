@@ -1,5 +1,6 @@
 """Pairs of a corpus that match: candidates from retrievers, scored by a matcher."""
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -177,7 +178,8 @@ class Miner:
                     f"{kept.partial} has the scores of another run. Use that run, or delete the file "
                     "to start again."
                 )
-        with progress_bar("scoring pairs", len(pairs)) as show:
+        closed = contextlib.nullcontext() if kept is None else contextlib.closing(kept)
+        with closed, progress_bar("scoring pairs", len(pairs)) as show:
             for start in range(done, len(pairs), _WINDOW):
                 scores = self._score(pairs[start : start + _WINDOW])
                 end = start + len(scores)
@@ -207,10 +209,8 @@ class Miner:
         pairs = self.candidates()
         log.info("%s candidate pairs", f"{len(pairs):,}")
         scores = self.scores(pairs, self.kept)
-        if self.kept is not None:
-            self.kept.close()
-            for path in (self.kept.partial, self.kept.note):
-                path.unlink(missing_ok=True)
+        for path in (self.kept.partial, self.kept.note) if self.kept is not None else ():
+            path.unlink(missing_ok=True)
         equal = [self.first.sentences[i] == self.second.sentences[j] for i, j in pairs.tolist()]
         kept = np.flatnonzero((self.shown(scores) >= threshold) | np.array(equal, bool))
         kept = kept[np.argsort(-scores[kept], kind="stable")]

@@ -71,11 +71,13 @@ COMMANDS = {
     "predict": Command("predict run new.tsv --out out.tsv", "out.tsv", "--resume", "new.tsv"),
     "calibrate": Command("calibrate run --data pairs.tsv --split train", "run"),
     "rank --save-index": Command("rank run query lines.txt --save-index out", "out", reads="lines.txt"),
-    "mine": Command("mine run lines.txt --label yes --threshold 0.1 --out out.tsv", "out.tsv", reads="lines.txt"),
+    "mine": Command(
+        "mine run lines.txt --label yes --threshold 0.1 --out out.tsv", "out.tsv", "--resume", "lines.txt"
+    ),
     "audit": Command("audit pairs.tsv --out out", "out"),
     "explain": Command("explain run new.tsv --limit 2 --out out", "out", reads="new.tsv"),
     "report": Command("report run --no-baselines --out out", "out"),
-    "compare": Command("compare run other --samples 100 --out out", "out"),
+    "compare": Command("compare run other --out out", "out"),
     "export --format onnx": Command("export run --format onnx --out out", "out", needs="tf2onnx"),
 }  # fmt: skip
 FAULTS = (
