@@ -57,7 +57,8 @@ def test_the_watch_sees(bench):
     (folder / "mine.py").write_text(
         "import socket; socket.socket(); open('/tmp/sentmatch-outside', 'a')"
     )
-    finish(start(folder, Command("--code mine.py train bag_of_words --data pairs.tsv", ""), fault="watch"))
+    command = Command("--code mine.py train bag_of_words --data pairs.tsv", "")
+    finish(start(folder, command, fault="watch"))
     noted = (folder / "watched").read_text()
     assert all(word in noted for word in ("socket", "/tmp/sentmatch-outside", "mine.py"))
 
