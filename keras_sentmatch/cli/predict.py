@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,7 @@ from keras_sentmatch.display.tables import printable, shown
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
-    from keras_sentmatch.data import PairDataset, PairStream
+    from keras_sentmatch.data import PairStream
     from keras_sentmatch.inference.answer_file import AnswerFile
 
 log = logging.getLogger(__name__)
@@ -113,9 +113,9 @@ def _answers(
     with progress_bar("scoring", 0) as show:
         for window in stream.windows(WINDOW, **after):
             loaded = loaded or scoring.load(run)
-            columns: dict[str, Any] = _input_columns(window.pairs)
             scores = loaded.matcher.predict_proba(window.pairs, batch_size=scoring.batch_size)
-            columns |= loaded.matcher.answer_columns(scores)
+            columns: dict[str, Any] = dict(window.given)
+            columns |= loaded.matcher.answer_columns(scores, window.given)
             if format == "json":
                 header, body = "", as_text(columns, "jsonl").rstrip("\n").replace("\n", ",\n")
             else:
@@ -170,10 +170,3 @@ def _print(stream: "PairStream", run: Path, scoring: Scoring, format: str) -> No
         # Python flushes at exit, which would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
         raise typer.Exit(141) from None
-
-
-def _input_columns(pairs: "PairDataset") -> dict[str, Sequence[Any]]:
-    """Return the columns of the input that stand next to the predictions."""
-    columns: dict[str, Sequence[Any] | None] = {"id": pairs.ids, "group": pairs.groups}
-    columns |= {"sentence1": pairs.sentence1, "sentence2": pairs.sentence2, **pairs.columns}
-    return {name: column for name, column in columns.items() if column is not None}

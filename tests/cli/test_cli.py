@@ -266,7 +266,7 @@ AS_OWN = "--columns claim,answer,verdict"
         (f"evaluate RUN --data DATA {AS_OWN}", "rows accuracy"),
         (f"predict RUN {PAIR}", "label probabilities"),
         (f"predict SCORES {PAIR}", "score"),
-        (f"predict RUN DATA {AS_OWN}", "sentence1 sentence2 gold label probability_yes"),
+        (f"predict RUN DATA {AS_OWN}", "claim answer gold label probability_yes"),
         ("rank RUN 'a dog runs' LINES --label yes", "line sentence score"),
         (
             "rank RUN 'a dog runs' TABLE --column title --save-index INDEX --label yes",
