@@ -44,6 +44,7 @@ def recurrent_states(layer: Any, x: Any) -> Any:
     return states
 
 
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
 class LSTM(keras.layers.LSTM):
     """Keras's LSTM on the fastest engine, for functional models. Weights and files are the same."""
 

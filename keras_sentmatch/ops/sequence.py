@@ -74,10 +74,8 @@ def stack_pair(x1: Any, x2: Any) -> Any:
 
 def split_pair(x: Any, length_1: Any, length_2: Any) -> tuple[Any, Any]:
     """Undo `stack_pair`: `[2B, L, ...]` to `[B, length_1, ...]` and `[B, length_2, ...]`."""
-    if keras.backend.standardize_dtype(x.dtype) == "bool":  # LiteRT cannot split Boolean tensors
-        halves = split_pair(ops.cast(x, "int32"), length_1, length_2)
-        return ops.cast(halves[0], "bool"), ops.cast(halves[1], "bool")
-    x1, x2 = ops.split(x, 2, axis=0)
+    half = ops.shape(x)[0] // 2  # slices, because LiteRT cannot split Boolean tensors
+    x1, x2 = x[:half], x[half:]
     return (x1, x2) if _EQUAL.get() else (x1[:, :length_1], x2[:, :length_2])
 
 
@@ -87,4 +85,7 @@ def _longest(length_1: Any, length_2: Any) -> Any:
         import jax
 
         return jax.core.max_dim(length_1, length_2)
-    return ops.maximum(length_1, length_2)
+    longest = ops.maximum(length_1, length_2)
+    if keras.backend.backend() == "torch":  # sizes in ONNX are int64
+        return ops.cast(longest, "int64")
+    return longest
