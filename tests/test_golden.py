@@ -80,3 +80,36 @@ def test_golden(key, golden):
             check("output", record.halves_output(model, inputs))
     check("loss", record.loss_of(model, inputs))
     assert not wrong
+
+
+# Keras's loop over the words has a fixed length in ONNX, and KerasHub's backbones do not export.
+LOOPED = ("din", "hyper_lstm", "rlstm")
+EXPORTED = [name for name in list_models() if "backbone" not in CONFIGS[name]["arguments"]]
+
+
+def exported(model: Any, folder: Any) -> Any:
+    """What another program answers from the file of `model.export`."""
+    if keras.backend.backend() == "torch":
+        ort = pytest.importorskip("onnxruntime")
+        model.export(folder / "model.onnx", format="onnx", verbose=False)
+        session = ort.InferenceSession(folder / "model.onnx")
+        return lambda inputs: session.run(None, inputs)[0]
+    tf = pytest.importorskip("tensorflow")
+    model.export(folder / "saved_model", format="tf_saved_model", verbose=False)
+    served = tf.saved_model.load(folder / "saved_model")
+    return lambda inputs: served.serve({n: tf.constant(x) for n, x in inputs.items()}).numpy()
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n == "re2" else pytest.mark.slow) for n in EXPORTED]
+)
+def test_keras_exports(name, tmp_path):
+    """For pairs, and for one pair of other lengths."""
+    if keras.backend.backend() == "torch" and name in LOOPED:
+        pytest.skip("a loop of fixed length")
+    model = record.make(name, CONFIGS[name]["arguments"])
+    inputs = record.inputs_of(model)
+    answer = exported(model, tmp_path)
+    alone = {n: x[:1, : 4 if "_1" in n else 5] for n, x in inputs.items()}
+    for given in (inputs, alone):
+        np.testing.assert_allclose(answer(given), record.run(model, given), atol=1e-5)
