@@ -191,42 +191,31 @@ class DenseCoAttentiveRNN(Layer):
             )
         return x2 is None
 
-    def _width_after(self, layer: int, width: int) -> int:
-        """Return the width of `[h^layer; a^layer; ...]`, before an autoencoder narrows it."""
-        start = max((after for after in self.autoencoder_after if after < layer), default=0)
-        kept = layer - start
-        parts = kept if self.recurrent_connection == "dense" else 1
-        if self.attention:
-            parts += kept if self.attentive_connection == "dense" else 1
-        source = self.autoencoder_units if start else width
-        return 2 * self.units * parts + (source if self.embedding_connection == "dense" else 0)
-
-    def _width_of(self, layer: int, width: int) -> int:
-        """Return the width of x^layer if x^1 is `width` wide; the output is x^(depth + 1)."""
-        if layer == 1:
-            return width
-        if layer - 1 in self.autoencoder_after:
-            return self.autoencoder_units
-        return self._width_after(layer - 1, width)
-
     def build(self, x1_shape):
-        width = x1_shape[-1]
+        width = source = x1_shape[-1]
+        state, hidden, attended = 2 * self.units, 0, 0
         for layer, recurrent in enumerate(self.recurrent, start=1):
-            recurrent.build((None, None, self._width_of(layer, width)))
-        for attention in self.co_attention:
-            attention.build((None, None, 2 * self.units))
-        for layer, autoencoder in zip(self.autoencoder_after, self.autoencoders):
-            autoencoder.build((None, None, self._width_after(layer, width)))
+            recurrent.build((None, None, width))
+            hidden = state + (hidden if self.recurrent_connection == "dense" else 0)
+            if self.attention:
+                self.co_attention[layer - 1].build((None, None, state))
+                attended = state + (attended if self.attentive_connection == "dense" else 0)
+            width = hidden + attended + (source if self.embedding_connection == "dense" else 0)
+            if layer in self.autoencoder_after:
+                autoencoder = self.autoencoders[self.autoencoder_after.index(layer)]
+                autoencoder.build((None, None, width))
+                width = source = self.autoencoder_units
+                hidden = attended = 0
+        self.width = width
 
     def compute_output_spec(
         self, x1, x2=None, mask_1=None, mask_2=None, return_attention=False, training=None
     ):
         batch, length_1 = x1.shape[:2]
-        width = self._width_of(self.depth + 1, x1.shape[-1])
         if self._is_alone(x2):
-            return self.spec(batch, length_1, width)
+            return self.spec(batch, length_1, self.width)
         length_2 = x2.shape[1]
-        outputs = self.spec(batch, length_1, width), self.spec(batch, length_2, width)
+        outputs = self.spec(batch, length_1, self.width), self.spec(batch, length_2, self.width)
         if not return_attention:
             return outputs
         return (

@@ -3,8 +3,16 @@
 from functools import partial
 
 import numpy as np
+import pytest
 
-from keras_sentmatch.layers.hybrid import FEATURES, MOST, JointAnswer, MatchingFeatures, WideLogits
+from keras_sentmatch.layers.hybrid import (
+    ALIGNED,
+    FEATURES,
+    MOST,
+    JointAnswer,
+    MatchingFeatures,
+    WideLogits,
+)
 from keras_sentmatch.vectors.built_in import load_similarity, load_word_table
 from tests.applications.common import IDS_1, IDS_2
 from tests.harness import Case, built, noise, run_checks, value
@@ -143,16 +151,19 @@ def test_training_sees_the_deep_part_alone():
     assert np.allclose(value(built(CASES[-1])(**PARTS, training=True)), PARTS["deep"])
 
 
-def test_a_repeated_word_ties_with_itself_whatever_the_rounding():
-    """Alone, in a batch and in a graph, cosines are rounded differently."""
-    ids_1, ids_2, table = np.array([[2]]), np.array([[4, 2, 5, 2]]), noise(6, 4)
-    layer = built(CASES[0])
-    for error in (0.0, 3e-7, -3e-7):
-        vectors = table[ids_2]
-        vectors[0, 1] *= 1 + np.linspace(0, error, 4)
-        found = value(layer(ids_1, ids_2, table[ids_1], vectors))[0]
-        # The word is aligned to the second and to the fourth of four: 3/4 of the way on average.
-        assert abs(found[FEATURES.index("order_1")] - 1 / 4) < 1e-3
+@pytest.mark.parametrize("error", [0.0, 3e-7, -3e-7])
+def test_rounding_decides_nothing(error):
+    """Cosines are rounded differently for a pair alone, in a batch and in a graph."""
+    layer, table = built(CASES[0]), noise(6, 4)
+    ids_1, ids_2 = np.array([[2]]), np.array([[4, 2, 5, 2]])
+    vectors = table[ids_2]
+    vectors[0, 1] *= 1 + np.linspace(0, error, 4)
+    found = value(layer(ids_1, ids_2, table[ids_1], vectors))[0]
+    # The word is aligned to the second and to the fourth of four: 3/4 of the way on average.
+    assert abs(found[FEATURES.index("order_1")] - 1 / 4) < 1e-3
+    one, two = (np.array([[v]], "float32") for v in ([1, 0, 0, 0], [ALIGNED + error, 0.8, 0, 0]))
+    found = value(layer(ids_1, np.array([[3]]), one, two))[0]
+    assert found[FEATURES.index("unaligned_1")] < 1e-3
 
 
 def test_the_similarity_of_the_package_knows_what_matters():
