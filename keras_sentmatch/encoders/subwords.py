@@ -124,10 +124,6 @@ class SubwordPairEncoder(BaseEncoder):
         (ids,) = self.pieces.ids([sentence])
         return [self.tokenizer.id_to_token(int(i)) for i in ids]
 
-    def places(self, sentence: str) -> list[int] | None:
-        """Return where each token begins in the sentence, or None if the tokenizer does not tell."""
-        return self.pieces.places(sentence)
-
     def pair_tokens(self, sentence1: str, sentence2: str) -> dict[str, list[str]]:
         """Return the kept word pieces of `"1"` and of `"2"`, and the packed pair (`"joint"`)."""
         first, second = self.tokens(sentence1), self.tokens(sentence2)

