@@ -77,13 +77,13 @@ class Reading:
         self.report = ReadReport(str(self.path))
         self.names: dict[str, str] = {}
         self.first = ""  # where the first row is
+        self.header: list[str] = []  # the columns of the first row
 
     def rows(self) -> Iterator[KeptRow | None]:
         """Yield each usable row, and `None` for a bad one."""
-        header: list[str] = []
         for where, row in self.layout.rows(self.file):
             if where == HEADER and isinstance(row, dict):
-                header = list(row)
+                self.header = list(row)
                 continue
             self.report.rows += 1
             self.first = self.first or where
@@ -92,7 +92,8 @@ class Reading:
                 yield None
                 continue
             if not self.names:
-                self._find_columns(header or list(row), row)
+                self.header = self.header or list(row)
+                self._find_columns(self.header, row)
             yield self._usable(where, row)
         if self.file.delimiter and not self.file.is_table:
             how = wording("delimiter", "--delimiter")

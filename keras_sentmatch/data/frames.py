@@ -53,22 +53,19 @@ def class_names(features: Mapping[str, Any] | None) -> list[str] | None:
 
 
 def with_columns(frame: Any, columns: Mapping[str, Any]) -> Any:
-    """Return a copy with more columns, which replace columns of the same names."""
-    names = column_names(frame)
+    """Return a copy with more columns, whose names are new."""
     if hasattr(frame, "assign"):  # pandas
         return frame.assign(**columns)
     plain = {name: list(column) for name, column in columns.items()}
-    taken = [name for name in plain if name in names]
     if hasattr(frame, "with_columns"):  # polars
-        return frame.drop(taken).hstack(type(frame)(plain))
+        return frame.hstack(type(frame)(plain))
     if hasattr(frame, "with_format"):  # Hugging Face
-        frame = frame.remove_columns(taken)
         for name, column in plain.items():
             frame = frame.add_column(name, column)
         return frame
     import pyarrow as pa
 
-    kept = {name: frame.column(name) for name in names if name not in taken}
+    kept = {name: frame.column(name) for name in column_names(frame)}
     found = pa.table({**kept, **columns})
     if isinstance(frame, pa.Table):
         return found

@@ -1,6 +1,7 @@
 """The pairs of a file that may be larger than memory, piece by piece."""
 
 import hashlib
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from keras_sentmatch.data.files import StandardInput, TextFile
 from keras_sentmatch.data.formats import existing_path, recognize_file
 from keras_sentmatch.errors import InputError
 
+log = logging.getLogger(__name__)
 STANDARD_INPUT = "-"
 _LONGEST = 16_000_000  # approximate number of characters that are in memory at a time
 
@@ -21,8 +23,8 @@ class Window(NamedTuple):
 
     Attributes:
         pairs: The pairs.
-        given: All columns of the file for these pairs, by the names in the file. Only the column of
-            labels is called `gold`.
+        given: The columns of the file's header or first row for these pairs, by their names. Only the
+            column of labels is called `gold`.
         rows: Number of rows read so far.
         digest: Digest of the rows read so far.
     """
@@ -87,6 +89,7 @@ class PairStream:
         given = how.label_names or known.labels
         names = given if isinstance(given, Mapping) else dict(enumerate(given))
         self._names = {folded(name): name for name in names.values()}
+        self._left_out: set[str] = set()
         self._names |= {folded(str(label)): name for label, name in names.items()}
 
     def windows(self, size: int, *, after: int = 0, digest: str = "") -> Iterator[Window]:
@@ -132,7 +135,14 @@ class PairStream:
     def _window(self, block: list[KeptRow], digest: str) -> Window:
         reading, names = self._reading, self._reading.names
         columns = {key: [row.further[key] for row in block] for key in block[0].further}
-        given = {name: [_plain(row.given.get(name)) for row in block] for name in block[0].given}
+        given = {name: [_plain(row.given.get(name)) for row in block] for name in reading.header}
+        extra = {name for row in block for name in row.given}.difference(reading.header)
+        if extra - self._left_out:
+            log.warning(
+                f"{self.file.path}: the first row has no {', '.join(sorted(extra))}, so the predictions "
+                "leave these columns out."
+            )
+            self._left_out |= extra
         if "label" in names:
             columns["gold"] = [self._names.get(folded(row.label), row.label) for row in block]
             gold = names["label"] if "gold" in given else "gold"

@@ -691,10 +691,16 @@ def test_gzip_is_known_by_its_first_bytes(tmp_path):
         assert rows(read_pairs(tmp_path / name))[0][:2] == ("a", "b")
 
 
-def test_a_window_has_all_columns_of_the_file(tmp_path):
+def test_a_window_has_all_columns_of_the_file(tmp_path, caplog):
     path = write(tmp_path / "x.csv", "s1,s2,Label,note\na,b,Yes,n1\nc,d,no,n2\n")
     (window,) = PairStream(path, label_names=["no", "yes"]).windows(9)
     assert window.given == {
         "s1": ["a", "c"], "s2": ["b", "d"], "gold": ["yes", "no"], "note": ["n1", "n2"]
     }  # fmt: skip
     assert window.pairs.columns["gold"] == ("yes", "no") and window.rows == 2
+    path = write(
+        tmp_path / "x.jsonl", jsonl({"s1": "a", "s2": "b"}, {"s1": "c", "s2": "d", "x": 1})
+    )
+    first, second = PairStream(path).windows(1)
+    assert first.given.keys() == second.given.keys() == {"s1", "s2"}
+    assert "the first row has no x" in caplog.text
