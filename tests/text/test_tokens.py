@@ -38,7 +38,7 @@ def test_other_rules():
 
 
 def test_fast_patterns_agree():
-    # The same text alone (ASCII pattern) and beside a character that asks for the larger patterns.
+    # The same text alone (ASCII pattern) and next to a character that asks for the larger patterns.
     rng = np.random.default_rng(0)
     tokenizer = Tokenizer()
     for _ in range(300):
