@@ -32,12 +32,13 @@ class PairBatches:
             least padding. A backend that compiles does so once per length. Defaults to `5`.
         features: Names of the arrays to yield (a model's input names). Defaults to all arrays of the
             encoder.
+        drop_remainder: Whether the short batch is left out. Defaults to `False`.
         targets: Array with one row per pair, used instead of the labels.
         weights: Weight of each pair in the loss, which follows the labels in a batch.
         encoded: Result of `encode_dataset` for these pairs and this encoder, if known.
 
     Raises:
-        InputError: If there are no pairs, the batch size is below 1, a bucket is shorter than a
+        InputError: If there are no pairs or no whole batch, the batch size is below 1, a bucket is shorter than a
             sentence, or the encoder does not make an array.
 
     Example:
@@ -63,15 +64,17 @@ class PairBatches:
         seed: int = 0,
         bucket_lengths: Sequence[int] | int = 5,
         features: Collection[str] | None = None,
+        drop_remainder: bool = False,
         targets: np.ndarray | None = None,
         weights: np.ndarray | None = None,
         encoded: EncodedPairs | None = None,
     ):
         if batch_size < 1:
             raise InputError(f"{argument('batch_size', batch_size)} must be at least 1.")
-        if len(dataset) == 0:
+        if len(dataset) < (batch_size if drop_remainder else 1):
             raise InputError(
-                f"The data set {dataset.name!r} {dataset.split} has no pairs. Expected at least one."
+                f"The data set {dataset.name!r} {dataset.split} has {len(dataset)} pairs, which fill no "
+                "batch. Give more pairs, or a smaller batch_size."
             )
         names = encoder.input_names
         unknown = sorted(set(features or ()) - set(names))
@@ -95,6 +98,7 @@ class PairBatches:
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.seed = seed
+        self.drop_remainder = drop_remainder
         lengths = np.maximum(self._pairs.lengths.max(1), 1)
         if isinstance(bucket_lengths, int):
             bucket_lengths = least_padding(lengths, max(bucket_lengths, 1))
@@ -108,7 +112,8 @@ class PairBatches:
         self._row_lengths = lengths
 
     def __len__(self) -> int:
-        return -(-self.num_rows // self.batch_size)
+        full, rest = divmod(self.num_rows, self.batch_size)
+        return full + (rest > 0 and not self.drop_remainder)
 
     def order(self, epoch: int = 0) -> list[np.ndarray]:
         """Return the row numbers of each batch of an epoch."""
@@ -144,14 +149,16 @@ class PairBatches:
                     epoch = now + 1
                 yield batch
 
+        rows = self.batch_size if self.drop_remainder else None
+
         def spec(array: np.ndarray) -> Any:
-            return tf.TensorSpec((None, None, *array.shape[2:]), array.dtype)
+            return tf.TensorSpec((rows, None, *array.shape[2:]), array.dtype)
 
         first = next(self.numpy())
         inputs = first[0] if isinstance(first, tuple) else first
         signature: Any = tf.nest.map_structure(spec, inputs)
         if isinstance(first, tuple):
-            more = (tf.TensorSpec((None, *a.shape[1:]), a.dtype) for a in first[1:])
+            more = (tf.TensorSpec((rows, *a.shape[1:]), a.dtype) for a in first[1:])
             signature = signature, *more
         dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))

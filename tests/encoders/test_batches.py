@@ -39,15 +39,16 @@ def assert_equal(got, want):
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_every_row_once_in_the_same_shapes(shuffle):
-    made = batches(shuffle=shuffle)
+@pytest.mark.parametrize("drop", [True, False])
+def test_every_row_once_in_the_same_shapes(shuffle, drop):
+    made = batches(shuffle=shuffle, drop_remainder=drop)
     shapes = []
     for epoch in range(5):
         order = made.order(epoch)
         rows = np.concatenate(order)
-        assert len(order) == len(made) == 7
-        assert len(set(rows.tolist())) == len(rows) == 53
-        assert sorted(len(part) for part in order)[:2] == [5, 8]
+        assert len(order) == len(made) == (6 if drop else 7)
+        assert len(set(rows.tolist())) == len(rows) == (48 if drop else 53)
+        assert sorted(len(part) for part in order)[0] == (8 if drop else 5)
         shapes.append(sorted(x["word_ids_1"].shape for x, _ in made.numpy(epoch)))
         for x, _ in made.numpy(epoch):
             assert x["word_ids_1"].shape == x["word_ids_2"].shape
@@ -107,7 +108,8 @@ def test_tags_come_from_the_columns():
     ("options", "message"),
     [
         ({"batch_size": 0}, "batch_size=0"),
-        ({"rows": 0}, "has no pairs"),
+        ({"rows": 0}, "has 0 pairs"),
+        ({"batch_size": 64, "drop_remainder": True}, "has 53 pairs, which fill no batch"),
         ({"bucket_lengths": [8, 4]}, r"14 tokens, more than any of bucket_lengths=\[4, 8\]"),
         ({"features": ["pos_1"]}, "does not make pos_1. It makes word_ids_1"),
         ({"weights": np.ones(2)}, "are 2 weights for 53 pairs"),
@@ -144,8 +146,8 @@ def test_tf_data_gives_the_next_epoch_each_time(rows):
     for _ in data:  # an iteration that is left early is no epoch
         break
     assert_equal(data, made.numpy(5))
-    spec = batches(labels=None).tf_data().element_spec
-    assert spec["char_ids_1"].shape.as_list() == [None, None, 5]
+    spec = batches(labels=None, drop_remainder=True).tf_data().element_spec
+    assert spec["char_ids_1"].shape.as_list() == [8, None, 5]
 
 
 def test_pydataset_without_fit():
