@@ -56,6 +56,8 @@ def test_a_part_is_the_one_that_training_split_off(odd, tmp_path, monkeypatch):
 def test_labels_that_a_matcher_does_not_know_are_named_with_the_option():
     data = PairDataset(["a", "b"], ["c", "d"], [0, 1])
     matcher = SimpleNamespace(label_names=("nein", "ja"))
+    spelled = PairDataset(["a", "b"], ["c", "d"], ["JA", "Nein"])
+    assert BaseMatcher.relabel(matcher, spelled).labels.tolist() == [1, 0]
     with naming_options(), pytest.raises(InputError, match="--labels THEIRS=OURS"):
         BaseMatcher.relabel(matcher, data)
     with pytest.raises(InputError, match='label_names={"THEIRS": "OURS"'):
