@@ -429,7 +429,9 @@ class BaseMatcher(ABC):
         if ours is None or theirs == ours:
             return dataset
         spelled = {name.casefold(): name for name in ours}
-        theirs = [name if name in ours else spelled.get(name.casefold(), name) for name in theirs]
+        theirs = tuple(
+            name if name in ours else spelled.get(name.casefold(), name) for name in theirs
+        )
         if unknown := sorted(set(theirs) - set(ours)):
             how = wording('label_names={"THEIRS": "OURS", …}', "--labels THEIRS=OURS,…")
             raise InputError(
