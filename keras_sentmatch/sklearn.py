@@ -1,10 +1,7 @@
 """scikit-learn estimators that train matchers."""
 
-import io
 import json
-import shutil
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from keras_sentmatch.data import PairDataset, split_pairs
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import load_recipe, train
 
 __all__ = ["SentencePairClassifier", "SentencePairRegressor"]
@@ -128,17 +124,6 @@ class _SentencePairEstimator(BaseEstimator):
         tags.input_tags.string, tags.input_tags.two_d_array = True, False  # of numbers
         return tags
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        if "matcher_" in state:
-            state["matcher_"] = _packed(state["matcher_"])
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if "matcher_" in state:
-            state = {**state, "matcher_": _unpacked(state["matcher_"])}
-        super().__setstate__(state)
-
 
 class SentencePairClassifier(ClassifierMixin, _SentencePairEstimator):
     """scikit-learn classifier that trains a matcher of pairs with classes.
@@ -241,18 +226,3 @@ def _column(y: Any) -> np.ndarray:
     if y is None:
         raise InputError("fit requires y to be passed, but the target y is None.")
     return np.asarray(column_or_1d(y, warn=True))
-
-
-def _packed(matcher: Matcher) -> bytes:
-    """Return the files of a run folder as the bytes of a zip archive."""
-    with tempfile.TemporaryDirectory() as folder:
-        matcher.save(Path(folder) / "run")
-        archive = shutil.make_archive(str(Path(folder) / "packed"), "zip", Path(folder) / "run")
-        return Path(archive).read_bytes()
-
-
-def _unpacked(packed: bytes) -> Matcher:
-    with tempfile.TemporaryDirectory() as folder:
-        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-            archive.extractall(folder)
-        return Matcher.load(folder)
