@@ -95,14 +95,6 @@ def test_a_kill_after_the_last_epoch(runs, tmp_path, monkeypatch):
     assert_same(run(out, resume=True), runs.whole)
 
 
-def test_resume_without_anything_to_resume(tmp_path, runs, capsys):
-    with pytest.raises(Killed):
-        run(tmp_path / "a", struck_build(Killed, 0))
-    assert latest(tmp_path / "a") is None
-    with pytest.raises(InputError, match="finished run. There is nothing to resume"):
-        run(runs.whole.folder, resume=True)
-
-
 def test_another_run_is_not_gone_on_with(runs, tmp_path):
     splits = tiny_splits()
     recipe = tiny_recipe(**SETTINGS)

@@ -8,13 +8,12 @@ import pytest
 
 from keras_sentmatch.applications.linear_part import solve_linear
 from keras_sentmatch.data import PairDataset, load_pairs, read_pairs
-from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import Recipe, load_recipe, train
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.distillation import with_labels
 from keras_sentmatch.training.training_data import class_weights, joined, made_pairs, pair_weights
-from tests.toys.training import build_tiny, tiny_pairs, tiny_run, tiny_splits
+from tests.toys.training import build_tiny, tiny_run, tiny_splits
 
 RARE = 0.1
 
@@ -74,22 +73,6 @@ def test_balanced_weights_and_tables_by_label():
     assert pair_weights(some, None) is None
 
 
-def test_weights_are_in_the_batches_of_every_kind():
-    pairs = tiny_pairs(25, 0)
-    encoder, weights = PairEncoder.fit(pairs), np.arange(25) / 12
-    batches = PairBatches(pairs, encoder, batch_size=10, shuffle=True, weights=weights)
-    one = batches.pydataset()
-    kinds = [batches.numpy(0), [one[i] for i in range(3)]]
-    if keras.config.backend() == "tensorflow":
-        kinds.append([(None, *map(np.array, b[1:])) for b in batches.tf_data()])
-    for kind in kinds:
-        for (_, labels, found), rows in zip(kind, batches.order(0)):
-            np.testing.assert_allclose(found, weights[rows], rtol=1e-6)
-            assert np.array_equal(labels, pairs.labels[rows])
-    with pytest.raises(InputError, match=r"weights .*\(3,\).* 25 pairs"):
-        PairBatches(pairs, encoder, batch_size=10, weights=np.ones(3))
-
-
 @pytest.mark.once
 def test_a_column_of_weights_is_read(tmp_path):
     path = tmp_path / "pairs.csv"
@@ -107,24 +90,6 @@ def test_a_column_of_weights_is_read(tmp_path):
     both = joined(read_pairs(path), read_pairs(named))
     np.testing.assert_allclose(both.weights[-3:], 1)
     np.testing.assert_allclose(both.select([2, 3]).weights, [0.2, 0.3])
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("bad", ["-1", "nan", "inf", "heavy", ""])
-def test_a_bad_weight_is_refused_with_its_row(tmp_path, bad):
-    path = tmp_path / "pairs.tsv"
-    path.write_text(f"sentence1\tsentence2\tlabel\tweight\na\tb\t0\t1\nc\td\t1\t{bad}\n")
-    with pytest.raises(
-        InputError, match=f"pairs.tsv:3: .*weight '{bad}' is not a number of at least"
-    ):
-        read_pairs(path)
-    kept = read_pairs(path, on_error="skip")
-    assert len(kept) == 1 and kept.report.skipped == {"bad weight": 1}
-    assert len(read_pairs(path, weight=False)) == 2
-    with pytest.raises(InputError, match="no column 'trust'"):
-        read_pairs(path, weight="trust")
-    with pytest.raises(InputError, match=r"columns\['weight'\]\[1\] is"):
-        PairDataset(["a", "b"], ["c", "d"], [0, 1], columns={"weight": [1, bad]})
 
 
 @pytest.mark.once

@@ -17,7 +17,7 @@ from keras_sentmatch.training import encoding, load_recipe, train
 from keras_sentmatch.training.config import EncoderConfig
 from keras_sentmatch.tuning import SearchSpace, search
 from tests.toys.fake_training import RECIPE, FakeTrain, fake_search, space_of_fakes, trained
-from tests.toys.training import build_tiny, struck_build, tiny_recipe, tiny_splits
+from tests.toys.training import build_tiny, tiny_recipe, tiny_splits
 
 keras_tuner = pytest.importorskip("keras_tuner")
 
@@ -282,21 +282,6 @@ def test_the_best_is_retrained_with_new_seeds(found):
     page = (found.folder / "report.md").read_text()
     mean = found.retrained["test"]["mean"]["accuracy"]
     assert "Retrained with seeds 1, 2: validation" in page and f"test {mean:.4f} ±" in page
-
-
-@fakes
-def test_ctrl_c_in_a_trial_ends_the_search(tmp_path):
-    built = []
-
-    def build(name, **config):
-        built.append(name)
-        return (struck_build(KeyboardInterrupt, 1) if len(built) == 2 else build_tiny)(
-            name, **config
-        )
-
-    result = run(tmp_path / "a", build=build)
-    assert result.interrupted
-    assert [row["score"] for row in result.trials] == [result.score, None]
 
 
 @fakes
