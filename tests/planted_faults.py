@@ -187,6 +187,10 @@ resume: the optimizer's variables are forgotten
 resume: callbacks forget
 - vars(callback).update(self.state.callbacks.get(name, {}))
 + pass
+@ keras_sentmatch/inference/base.py | tests/training/test_folds.py
+folds: the model's own predictions of pairs that it learned from
+- raw[held_out] = learned.scores[rows[held_out]]
++ pass
 @ keras_sentmatch/training/_steps.py | tests/training/test_run.py
 training: seed ignored
 - keras.utils.set_random_seed(self.recipe.training.seed)
