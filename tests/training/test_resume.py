@@ -87,7 +87,7 @@ def test_a_kill_after_the_last_epoch(runs, tmp_path, monkeypatch):
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr("keras_sentmatch.training.results.model_card", die)
+        patch.setattr("keras_sentmatch.training._measuring.model_card", die)
         run(out, resume=True)
     assert (out / "matcher.json").exists() and latest(out).epochs == runs.whole.metrics["epochs"]
     with pytest.raises(InputError, match="unfinished run .*Continue it with --resume"):
