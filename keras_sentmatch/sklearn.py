@@ -165,7 +165,7 @@ class SentencePairClassifier(ClassifierMixin, _SentencePairEstimator):
 
     from keras_sentmatch.sklearn import SentencePairClassifier
 
-    X = [("a dog runs", "an animal runs"), ("a dog runs", "a cat sleeps")] * 50
+    X = [(f"{n} dogs run", other) for n in range(50) for other in ("animals run", "cats sleep")]
     y = ["yes", "no"] * 50
     cross_val_score(SentencePairClassifier("bag_of_words"), X, y, cv=5).mean()
     ```
@@ -207,7 +207,7 @@ class SentencePairRegressor(RegressorMixin, _SentencePairEstimator):
     ```python
     from keras_sentmatch.sklearn import SentencePairRegressor
 
-    X = [("a dog runs", "an animal runs"), ("a dog runs", "a cat sleeps")] * 50
+    X = [(f"{n} dogs run", other) for n in range(50) for other in ("animals run", "cats sleep")]
     SentencePairRegressor("bag_of_words").fit(X, [0.9, 0.1] * 50).predict(X[:2])
     ```
     """
