@@ -58,7 +58,8 @@ class _SplitPair(keras.layers.Layer):
     def call(self, x, mask_1, mask_2):
         if _is_sequence(x):
             return split_pair(x, ops.shape(mask_1)[1], ops.shape(mask_2)[1])
-        return tuple(ops.split(x, 2, axis=0))
+        half = ops.shape(x)[0] // 2
+        return x[:half], x[half:]
 
     def compute_output_spec(self, x, mask_1, mask_2):
         def half(mask):
