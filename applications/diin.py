@@ -145,7 +145,8 @@ class DIIN(FeatureHost):
             "1": self.make(SelfAttentionFusion, "self_attentive_encoder_1", *decay),
             "2": self.make(SelfAttentionFusion, "self_attentive_encoder_2", *decay),
         }
-        self.penalty_loss = self.make(_TrainingLoss, "penalty", self.penalty)
+        self.penalty_loss = _TrainingLoss(name="penalty", dtype=self.policy.name)
+        self.penalty_loss.function = self.penalty
         self.feature_blocks = self.make_feature_attention()
         self.interaction_dropout = self.make(DecayingDropout, "interaction_dropout", *decay)
         self.dense_net = self.make(
@@ -223,12 +224,14 @@ class _FixedLength(keras.layers.Layer):
         return keras.KerasTensor((x.shape[0], self.length, *x.shape[2:]), dtype=x.dtype)
 
 
+@keras.saving.register_keras_serializable(package="keras_sentmatch", name="TrainingLoss")
 class _TrainingLoss(keras.layers.Layer):
-    """Pass `x` on and, in training, add the loss `function(t)` of step t, which is counted here."""
+    """Pass `x` on and, in training, add the loss `function(t)` of step t, which is counted here.
 
-    def __init__(self, function: Callable[[Any], Any], **kwargs):
-        super().__init__(**kwargs)
-        self.function = function
+    The model sets `function`; a part of it that is saved alone has none.
+    """
+
+    function: Callable[[Any], Any] | None = None
 
     def build(self, x_shape):
         self.steps = self.add_weight(
@@ -236,7 +239,7 @@ class _TrainingLoss(keras.layers.Layer):
         )
 
     def call(self, x, training=None):
-        if training:
+        if training and self.function is not None:
             self.add_loss(self.function(ops.cast(self.steps, "float32")))
             self.steps.assign(self.steps + 1)
         return x

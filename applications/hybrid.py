@@ -39,9 +39,14 @@ class Hybrid(WithLinearPart, RE2):
 
     def connect(self, inputs):
         deep = super().connect(inputs)
-        ids_1, ids_2 = inputs["word_ids_1"], inputs["word_ids_2"]
-        vectors = self.word_representation.word_embeddings[-1]
-        wide = self.wide(ids_1, ids_2, vectors(ids_1), vectors(ids_2))
+        one = self.make_sentence("1", inputs, inputs["word_ids_2"])
+        two = self.make_sentence("2", inputs, inputs["word_ids_1"])
+        # Not the embedding itself: a layer within two others loses its sharing in `clone_model`.
+        vectors = (
+            self.represent_words(sentence, training=False)[:, :, : self.embedding_dim]
+            for sentence in (one, two)
+        )
+        wide = self.wide(one.word_ids, two.word_ids, *vectors)
         self.parts = {"wide": wide, "deep": deep}
         return self.joint(wide, deep)
 

@@ -31,6 +31,7 @@ LAZY_OWN = {
     ("keras_sentmatch.exports.loading", "keras_sentmatch.exports.exporting"),
     ("keras_sentmatch.analysis.comparing", "keras_sentmatch.inference.run_folder"),
     ("keras_sentmatch.training.recipe", "keras_sentmatch.applications"),
+    ("keras_sentmatch.training.recipe", "keras_sentmatch.applications.hyperparameters"),
     ("keras_sentmatch.tuning._search", "keras_sentmatch.tuning._tuner"),
 }
 # Folders whose modules load without these packages.

@@ -1,7 +1,6 @@
 """Spaces: their names are recipe keys, their configurations build, and what depends on what."""
 
 import copy
-import inspect
 from dataclasses import replace
 
 import numpy as np
@@ -40,7 +39,7 @@ WIDE = {"bimpm", "cafe", "diin", "drcn", "esim", "re2"}
 
 @pytest.mark.parametrize("name", list_models())
 def test_names_are_recipe_keys(name):
-    arguments = inspect.signature(get_model_class(name).__init__).parameters
+    arguments = get_model_class(name).arguments()
     space = SearchSpace(load_recipe(name, "sick"))
     assert space.parameters
     for parameter in space.parameters.values():
