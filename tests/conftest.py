@@ -36,18 +36,6 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 pytest.register_assert_rewrite("tests.case", "tests.harness", "tests.cross_backend")
 
-# Folders whose tests are `once` where nothing else is marked: keras.ops is the same on every backend.
-ONE_BACKEND = (
-    "layers",
-    "applications",
-    "explanations",
-    "cli",
-    "analysis",
-    "text",
-    "vectors",
-    "data",
-    "encoders",
-)
 # The checks of models on JAX: what tracing and compiling change. PyTorch runs all of them.
 ON_JAX = ("check_fit", "check_oracle")
 # Without these, the tests that need them are skipped.
@@ -88,21 +76,29 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of `ONE_BACKEND`, only the harness's checks and `each_backend` run on every backend.
-
-    JAX compiles a model for each check, which takes minutes: of models it runs `ON_JAX` only.
+    """Mark as `once` every test that another backend cannot change.
 
     The slow tests begin: at the end, one of them would keep the other processes waiting.
     """
     for item in items:
-        if item.path.parent.name in ONE_BACKEND:
-            check = "check" in item.fixturenames
-            if not check and not item.get_closest_marker("each_backend"):
-                item.add_marker("once")
-            elif check and WANTED == "jax" and item.path.parent.name == "applications":
-                if item.callspec.params["check"].__name__ not in ON_JAX:
-                    item.add_marker("once")
+        if not differs_by_backend(item):
+            item.add_marker("once")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def differs_by_backend(item: pytest.Item) -> bool:
+    """Whether a test is marked `each_backend` or for another backend, or is a check of the harness.
+
+    JAX compiles a model for each check, which takes minutes: of models it runs `ON_JAX` only.
+    """
+    if item.get_closest_marker("once"):
+        return False
+    if "check" in item.fixturenames:
+        check = item.callspec.params["check"].__name__
+        return WANTED != "jax" or item.path.parent.name != "applications" or check in ON_JAX
+    marker = item.get_closest_marker("backend")
+    others = marker is not None and set(marker.args) != {"torch"}
+    return others or item.get_closest_marker("each_backend") is not None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
