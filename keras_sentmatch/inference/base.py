@@ -43,6 +43,27 @@ class Prediction(dict[str, Any]):
             ) from None
 
 
+class Corpus(ABC):
+    """Candidate sentences with their cached encodings, made by `Matcher.encode`.
+
+    They belong to the matcher that made them.
+
+    Attributes:
+        sentences: The candidates in the order given.
+        matcher: The matcher that encoded them.
+    """
+
+    sentences: list[str]
+    matcher: "BaseMatcher"
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    @abstractmethod
+    def raw_scores(self, query: str) -> Array:
+        """Return what `BaseMatcher.raw_scores` returns for a query and each candidate."""
+
+
 class BaseMatcher(ABC):
     """Predicts labels or scores from the scores that a subclass computes.
 
@@ -179,7 +200,7 @@ class BaseMatcher(ABC):
     def rank(
         self,
         query: str,
-        candidates: Sequence[str],
+        candidates: Sequence[str] | Corpus,
         *,
         top_k: int | None = None,
         label: str | None = None,
@@ -189,7 +210,8 @@ class BaseMatcher(ABC):
 
         Args:
             query: The first sentence of every pair.
-            candidates: The second sentences.
+            candidates: The second sentences, or their encodings made by `Matcher.encode`, which is
+                many times as fast for many queries.
             top_k: Number of candidates to return. Defaults to all.
             label: Label whose probability is the score. Defaults to the second one of two; required
                 for more than two labels.
@@ -200,7 +222,7 @@ class BaseMatcher(ABC):
             candidates keep their order.
 
         Raises:
-            InputError: The label is missing or unknown.
+            InputError: The label is missing or unknown, or another matcher encoded the candidates.
 
         Example:
 
@@ -215,6 +237,13 @@ class BaseMatcher(ABC):
         if isinstance(candidates, str):
             raise InputError("The candidates are one string. Expected a list of strings.")
         self.score_column(label)
+        if isinstance(candidates, Corpus):
+            if candidates.matcher is not self:
+                raise InputError(
+                    "Another matcher encoded these candidates. Encode them with this matcher."
+                )
+            raw, sentences = candidates.raw_scores(query), candidates.sentences
+            return self.best_first(raw, sentences, label=label, top_k=top_k)
         sentences = list(candidates)
         raw = self.raw_scores(PairDataset([query] * len(sentences), sentences), batch_size)
         return self.best_first(raw, sentences, label=label, top_k=top_k)

@@ -22,7 +22,7 @@ from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.encoders.subwords import Encoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.base import Array, BaseMatcher
+from keras_sentmatch.inference.base import Array, BaseMatcher, Corpus
 from keras_sentmatch.inference.learned import FILE, LearnedPairs
 from keras_sentmatch.inference.pairs import check_count
 from keras_sentmatch.inference.run_folder import (
@@ -235,6 +235,30 @@ class Matcher(OneModelMatcher):
                 return None
             self._explainer.jit_compile = self.model.jit_compile
         return self._explainer
+
+    def encode(self, sentences: Sequence[str], *, batch_size: int = 64) -> Corpus:
+        """Encode candidates (second sentences) once, for any number of `rank` calls.
+
+        Args:
+            sentences: The candidates.
+            batch_size: Maximum number of sentences per batch. Defaults to `64`.
+
+        Raises:
+            InputError: The model does not read each sentence alone: its `can_split` is false.
+
+        Example:
+
+        ```python
+        corpus = matcher.encode(["It rains.", "A dog runs."])
+        matcher.rank("An animal moves.", corpus, top_k=1, label="entailment")
+        ```
+        """
+        from keras_sentmatch.inference._encodings import EncodedCorpus
+
+        if isinstance(sentences, str):
+            raise InputError("The sentences are one string. Expected a list of strings.")
+        check_count("batch_size", batch_size)
+        return EncodedCorpus(self, sentences, batch_size)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write model.keras, encoder/ and matcher.json into `folder`; other files there stay.

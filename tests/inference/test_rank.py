@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from keras_sentmatch.applications import ESIM
+from keras_sentmatch.applications import DRCN, ESIM
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from tests.harness import randomize
@@ -103,3 +104,17 @@ def test_the_evaluators_of_sentence_transformers(matcher):
     found = evaluation.CrossEncoderClassificationEvaluator(pairs, labels, **options)
     assert found(three.as_cross_encoder())["f1_macro"] == 1
     assert three.as_cross_encoder("b").num_labels == 1
+
+
+@pytest.mark.each_backend
+def test_cached_encodings_score_as_pairs_do(matcher):
+    corpus = matcher.encode(CANDIDATES, batch_size=4)
+    kept, pairs = scores_of(matcher, corpus), scores_of(matcher)
+    assert len(corpus) == 15 and np.abs(kept - pairs).max() <= 1e-5
+    assert np.abs(scores_of(matcher, corpus, "") - kept).max() > 1e-3
+    assert matcher.encoder.report.truncated == 0
+    other = make_matcher()
+    with pytest.raises(InputError, match="Another matcher encoded these"):
+        other.rank(QUERY, corpus)
+    with pytest.raises(InputError, match="DRCN cannot encode a sentence alone"):
+        make_matcher(DRCN, depth=1, hidden_units=4).encode(CANDIDATES)
