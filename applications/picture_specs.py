@@ -40,10 +40,7 @@ def joined_rows(axes: str, title: str, caption: str = "", **rows: str) -> list[P
     return [PictureSpec(key, axes, title, caption, row, top=1) for key, row in rows.items()]
 
 
-HEADS = (
-    "From each piece (row) to the others, rows sum to 1: the mean of the heads, each of which is shown "
-    "small below it."
-)
+HEADS = "From each piece (row) to the others: the mean of the heads. Rows sum to 1."
 READ = "A row for each step. The outlined token is the one read, or the middle of the phrase read."
 WITHIN = "How much each word (row) attends to each word of its own sentence; rows sum to 1."
 

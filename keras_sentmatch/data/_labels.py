@@ -11,6 +11,7 @@ from keras_sentmatch.data._columns import KeptRow, Reading
 from keras_sentmatch.data.dataset import Task
 from keras_sentmatch.data.formats import NLI, SENTENCES, TWO_WAY
 from keras_sentmatch.errors import InputError, wording
+from keras_sentmatch.metrics.scores import positive_class
 
 _ALIASES = {"entails": "entailment"}
 _ALIASES |= dict.fromkeys(("contradicts", "contradictory"), "contradiction")
@@ -125,7 +126,7 @@ def _found_names(reading: Reading, counts: Mapping[str, int]) -> tuple[str, ...]
                 f"too many for classes. {other}."
             )
         names.sort()
-        if len(names) == 2 and _denies(names[1], names[0]):
+        if len(names) == 2 and (_denies(names[1], names[0]) or positive_class(names) == 0):
             names.reverse()
     for some in spellings.values():
         if len(some) > 1:

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from keras_sentmatch.errors import InputError, argument
+from keras_sentmatch.metrics.scores import positive_class
 
 _MOST_CLASSES = 1000  # most classes of integer labels without names
 Task = Literal["classification", "ranking", "regression"]
@@ -67,8 +68,8 @@ class PairDataset:
     Args:
         sentence1: First sentences. An empty string is an input like any other.
         sentence2: Second sentences.
-        labels: Class indices, class names (in the order of `label_names`, or sorted), floats
-            (regression), or `None` for unlabeled pairs.
+        labels: Class indices, class names (in the order of `label_names`, or sorted; of two, `yes`,
+            `match` and the like come second), floats (regression), or `None` for unlabeled pairs.
         label_names: Names in index order. Defaults to `"0"`, `"1"`, … for integer labels.
         task: `"classification"`, `"ranking"` or `"regression"`. Defaults to regression for floats,
             ranking if there are groups, and otherwise classification.
@@ -291,6 +292,8 @@ def _labels(
     if kind in "UO":
         given = [value for value in values if as_text(value)]
         label_names = label_names or tuple(sorted({str(value) for value in given}))
+        if names is None and len(label_names) == 2 and positive_class(label_names) == 0:
+            label_names = label_names[::-1]  # F1, rankings and thresholds are of the second one
         index = {name: i for i, name in enumerate(label_names)}
         for row, value in enumerate(values):
             if value not in index:

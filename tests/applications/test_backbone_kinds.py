@@ -85,13 +85,13 @@ def test_a_cross_encoder_is_trained_kept_and_explained(prefix, folders, tmp_path
     again = Matcher.load(tmp_path / "run")
     np.testing.assert_allclose(probabilities(again), after, atol=1e-6)
     explained = explain(again, sentence1=FIRST[0], sentence2=SECOND[0])
-    length = len(explained.tokens)
+    length = len(explained.tokens["joint"])
     for i in (0, 1):
         seen = explained.values[f"attention_{i}"]
         assert seen.shape == (2, length, length)
         np.testing.assert_allclose(seen.sum(-1), 1, atol=1e-5)
-    assert explained.erasure.words_1 == ("A", "dog", "runs", "in", "the", "park", ".")[:6]
-    assert np.isfinite(explained.erasure.importance_1).all() and explained.html
+    assert [effect.word for effect in explained.effects[:6]] == "A dog runs in the park".split()
+    assert np.isfinite([effect.change for effect in explained.effects]).all() and explained.html
 
 
 @each_kind

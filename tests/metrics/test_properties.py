@@ -13,7 +13,7 @@ from scipy.special import softmax
 from scipy.stats import binomtest, spearmanr
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, log_loss
 
-from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data import PairDataset, read_pairs
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import (
     apply_temperature,
@@ -99,6 +99,15 @@ def test_f1_is_that_of_the_label_of_interest_and_names_it(names, labels, expecte
         truth = f1_score(np.equal(labels, expected), [expected == 1] * len(labels))
         (row,) = [name for name in found if name.startswith("f1")]
         assert row == f"f1:{names[expected]}" and found[row] == pytest.approx(truth)
+
+
+def test_the_label_of_interest_is_the_second_of_two(tmp_path):
+    """So rankings, thresholds and losses are of it too."""
+    labels = ["match", "other", "other"]
+    assert pairs(labels).label_names == ("other", "match")
+    assert pairs(labels, label_names=["match", "other"]).label_names == ("match", "other")
+    (tmp_path / "x.tsv").write_text("sentence1\tsentence2\tlabel\na\tb\tmatch\nc\td\tother\n")
+    assert read_pairs(tmp_path / "x.tsv").label_names == ("other", "match")
 
 
 def test_bins_include_their_upper_end_and_may_be_empty():
