@@ -116,7 +116,7 @@ def test_ladra_net(prefix):
     matcher = matcher_of(prefix, LadRaNet)
     assert np.isfinite(probabilities(matcher)).all()
     explained = explain(matcher, sentence1=FIRST[0], sentence2=SECOND[0], erasure=False)
-    assert explained.values["selection"].shape == (2, 3, len(explained.tokens))
+    assert explained.values["selection"].shape == (2, 3, len(explained.tokens["joint"]))
 
 
 @few_kinds
