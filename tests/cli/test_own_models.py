@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from keras_sentmatch.applications import get_model_class, registry
+from keras_sentmatch.applications import registry
 from keras_sentmatch.applications.registry import load_models
 from keras_sentmatch.errors import InputError
 from tests.cli.test_cli import TINY, run, write_pairs
@@ -65,7 +65,7 @@ def test_it_is_trained_and_answers_elsewhere(tmp_path, capsys):
 @pytest.mark.parametrize(
     "content, words",
     [
-        (None, "is missing or no Python file"),
+        (None, "is missing or not a Python file"),
         ("x = 1", "defines no subclass of keras_sentmatch.applications.Pair"),
         ("x = 1 / 0", r"cannot be imported \(ZeroDivisionError"),
     ],
@@ -76,16 +76,3 @@ def test_what_holds_no_model_is_refused(tmp_path, content, words):
         file.write_text(content)
     with pytest.raises(InputError, match=words):
         load_models(file)
-
-
-def test_entry_points_are_known(tmp_path, monkeypatch, caplog):
-    (tmp_path / "my_package.py").write_text(FILE)
-    info = tmp_path / "mine-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
-    points = "[keras_sentmatch.models]\nof_mine = my_package:MyMatcher\nlost = nosuch_package:A\n"
-    (info / "entry_points.txt").write_text(points)
-    monkeypatch.syspath_prepend(tmp_path)
-    registry.load_own_models()
-    assert get_model_class("of_mine").__name__ == "MyMatcher"
-    assert "nosuch_package:A cannot be loaded" in caplog.text
