@@ -117,9 +117,13 @@ class DIIN(FeatureHost):
                 sigmoid(8 (2 t / l2_steps - 1))`. Defaults to `9e-5`.
             l2_steps: Number of steps until `l2` is reached. Defaults to `100_000`.
         """
-        words = {"trainable_embedding": trainable_embedding, "exact_match": exact_match}
         super().__init__(
-            char_dim=char_dim, char_filters=char_filters, dropout=dropout, **words, **kwargs
+            trainable_embedding=trainable_embedding,
+            char_dim=char_dim,
+            char_filters=char_filters,
+            exact_match=exact_match,
+            dropout=dropout,
+            **kwargs,
         )
         self.max_length = max_length
         self.first_scale = first_scale

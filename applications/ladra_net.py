@@ -23,7 +23,7 @@ from keras_sentmatch.layers import (
 from keras_sentmatch.layers.base import require_choice
 from keras_sentmatch.layers.ladra_net import LayerWeightedSum
 
-_WIDTHS = {"none": []} | {
+_WIDTHS: dict[str, list[int]] = {"none": []} | {
     "+".join(map(str, widths)): [*widths]
     for count in (1, 2, 3)
     for widths in combinations((1, 2, 3), count)

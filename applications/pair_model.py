@@ -124,8 +124,9 @@ class PairModel(TrainingHooks, keras.Model):
         """The model's arguments by name: its own, then those of the classes that it extends."""
         found: dict[str, inspect.Parameter] = {}
         for base in cls.__mro__[: cls.__mro__.index(PairModel) + 1]:
-            for name, parameter in inspect.signature(base.__init__).parameters.items():
-                found.setdefault(name, parameter)
+            if "__init__" in vars(base):
+                parameters = inspect.signature(vars(base)["__init__"]).parameters
+                found |= {name: p for name, p in parameters.items() if name not in found}
         return {name: p for name, p in found.items() if name not in ("self", "args", "kwargs")}
 
     @classmethod

@@ -1,7 +1,7 @@
 """Sentences that are encoded once and ranked against many queries."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -9,14 +9,13 @@ from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array, Corpus
 
-if TYPE_CHECKING:
-    from keras_sentmatch.inference.matcher import Matcher
-
 
 class EncodedCorpus(Corpus):
     """The encodings of candidates, as tensors on the device, in blocks of similar length."""
 
-    def __init__(self, matcher: "Matcher", sentences: Sequence[str], batch_size: int) -> None:
+    matcher: Any  # a `Matcher`, whose module imports this one
+
+    def __init__(self, matcher: Any, sentences: Sequence[str], batch_size: int) -> None:
         model = matcher.model
         if "antonym" in matcher.encoder.features or not getattr(model, "can_split", False):
             raise InputError(

@@ -259,8 +259,8 @@ def _add_punc(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     start, body, end = _strip(two)
     if not body:
         return None
-    opening, closing = rng.choice(english.BRACKETS)
-    return one, f"{start}{opening}{body}{rng.choice(english.MARKS)}{closing}{end}"
+    brackets = rng.choice(english.BRACKETS)
+    return one, f"{start}{brackets[0]}{body}{rng.choice(english.MARKS)}{brackets[1]}{end}"
 
 
 @_transformation("BackTrans", "the second sentence translated there and back", needs="translate")
