@@ -144,11 +144,11 @@ def _write(stream: "PairStream", run: Path, scoring: Scoring, file: "AnswerFile"
     except KeyboardInterrupt:
         if file.answers:
             how = "continue with --resume"
-            log.info("%s answers are in %s: %s", f"{file.answers:,}", file.partial, how)
+            log.info("%s predictions are in %s: %s", f"{file.answers:,}", file.partial, how)
         raise
     finally:
         file.close()
-    log.info("%s answers in %s", f"{file.answers:,}", file.out)
+    log.info("%s predictions in %s", f"{file.answers:,}", file.out)
 
 
 def _print(stream: "PairStream", run: Path, scoring: Scoring, format: str) -> None:
