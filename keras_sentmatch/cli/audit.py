@@ -59,8 +59,9 @@ def audit(
     report = find(pairs, plan, others=others)
     print_report(report, out, save_audit, as_json, _print)
     if not as_json and out is None:
-        how = (part for pair in reading.given_reading().items() for part in pair)
-        next_step("audit", data, *how, "--out", "audit", why="write the whole audit as a page")
+        next_step(
+            "audit", data, *reading.given(), "--out", "audit", why="write the whole audit as a page"
+        )
 
 
 def _print(report: Report) -> None:

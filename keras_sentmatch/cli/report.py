@@ -1,9 +1,9 @@
 """`report`: where a run errs, and how its predictions change with the pairs."""
 
+import pkgutil
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import Report, print_report, print_table, say, title
@@ -110,7 +110,7 @@ def _splits(
     run: Path, labeled: LabeledPairs
 ) -> "tuple[dict[str, PairDataset] | None, dict[str, str]]":
     """Return the pairs that baselines learn from: the run's, or the training pairs of `--data`."""
-    source = labeled.given
+    source = labeled.named
     if source is None or source.is_file:
         source = source_of(run)
     if source is None:
@@ -142,15 +142,13 @@ def _labels(opposite: str) -> tuple[str, str]:
 
 def _function(name: str) -> Translate:
     """The function that MODULE:FUNCTION names."""
-    module, _, attribute = name.partition(":")
     try:
-        found: Translate = getattr(import_module(module), attribute)
+        return cast("Translate", pkgutil.resolve_name(name))
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(
             f"--translate is {name!r}, which cannot be loaded: {error}. Expected MODULE:FUNCTION of "
             "a module that Python finds (see PYTHONPATH)."
         ) from error
-    return found
 
 
 def _print(report: Report) -> None:

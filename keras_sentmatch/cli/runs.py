@@ -175,18 +175,19 @@ class LabeledPairs(Reading):
     split: options.Part = None
 
     def __post_init__(self) -> None:
-        if self.data is None and (given := self.given_reading()):
-            raise InputError(f"{', '.join(given)} need --data, which is missing.")
+        if self.data is None and (given := self.given()):
+            raise InputError(f"{', '.join(given[::2])} need --data, which is missing.")
 
     @property
-    def given(self) -> Source | None:
+    def named(self) -> Source | None:
         """The source that `--data` names."""
         return None if self.data is None else Source(self.data, **self.reading())
 
     def arguments(self) -> list[str]:
         """Return the options as they were given."""
-        given = {"--data": self.data, "--split": self.split, **self.given_reading()}
-        return [part for name, v in given.items() if v is not None for part in (name, v)]
+        given = {"--data": self.data, "--split": self.split}
+        named = [part for name, v in given.items() if v is not None for part in (name, v)]
+        return [*named, *self.given()]
 
     def suggest_report(self, run: Run, pairs: "PairDataset | None") -> None:
         """Suggest `report` on these pairs as the next step, or `explain` if the run has no classes."""
@@ -215,7 +216,7 @@ class LabeledPairs(Reading):
         Without `--data`, the pairs are the split `default` of the run's data. All rows of a single
         file are read unless `--split` names a part.
         """
-        if self.given is None:
+        if self.named is None:
             source = source_of(run)
             if source is None:
                 raise InputError(
@@ -223,7 +224,7 @@ class LabeledPairs(Reading):
                 )
         else:
             known = source_of(run, needed=False)
-            source = self.given.as_in(known)
+            source = self.named.as_in(known)
             if self.split is not None and known and known.data == source.facts()["data"]:
                 source.shares = known.shares  # the same parts as in training
         whole = self.data is not None and self.split is None and source.is_file

@@ -34,11 +34,13 @@ class Reading:
         """Return the values of these options by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(Reading)}
 
-    def given_reading(self) -> dict[str, str]:
-        """Return the options that were given, such as `--on-error` -> `skip`."""
-        default = Reading().reading()
-        given = {name: value for name, value in self.reading().items() if value != default[name]}
-        return {f"--{name.replace('_', '-')}": str(value) for name, value in given.items()}
+    def given(self) -> list[str]:
+        """Return the options that were given, such as `--on-error`, `skip`."""
+        default, found = Reading().reading(), list[str]()
+        for name, value in self.reading().items():
+            if value != default[name]:
+                found += f"--{name.replace('_', '-')}", str(value)
+        return found
 
 
 @dataclass
@@ -104,7 +106,7 @@ class Source(Reading):
 
         Options that were given take precedence.
         """
-        if known is None or known.columns is None or self.given_reading() or not self.is_file:
+        if known is None or known.columns is None or self.given() or not self.is_file:
             return self
         for columns in (known.columns, ",".join(known.columns.split(",")[:2])):
             options = {**known.reading(), "format": self.format, "columns": columns}
@@ -230,7 +232,7 @@ class AskedPairs(Reading):
 
     def arguments(self) -> list[str]:
         """Return FILE and the options on how to read it, as they were given."""
-        return [str(self.file), *(part for pair in self.given_reading().items() for part in pair)]
+        return [str(self.file), *self.given()]
 
     def read(self) -> "PairDataset":
         from keras_sentmatch.data import PairDataset

@@ -117,8 +117,8 @@ def _cross_validate(
     columns = ["metric", "mean", "sd", "standard error", "bag of words"]
     print_table(columns, rows, f"{draft.model} on {name}, {folds} folds ({report['backend']})")
     say(f"written: {out / 'crossval.json'}")
-    given = (part for pair in source.given_reading().items() for part in pair)
-    next_step("train", draft.model, "--data", source.data, *given, why="train on all pairs")
+    how = "--data", source.data, *source.given()
+    next_step("train", draft.model, *how, why="train on all pairs")
 
 
 def _metrics(metrics: dict[str, Any]) -> Table:

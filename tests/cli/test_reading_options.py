@@ -38,7 +38,7 @@ def test_every_option_reaches_the_reader_and_is_recorded(odd, tmp_path):
         }  # fmt: skip
         assert parts["test"].label_names == ("nein", "ja")
         assert all(text.startswith("café ") for text in parts["test"].sentence1)
-    rows = LabeledPairs(str(odd), labels="nein,ja", **HOW).given.rows()
+    rows = LabeledPairs(str(odd), labels="nein,ja", **HOW).named.rows()
     assert rows.label_counts() == {"nein": 50, "ja": 50}
 
 
