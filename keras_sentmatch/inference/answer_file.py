@@ -159,9 +159,9 @@ class AnswerFile:
 
     def _failed(self, error: OSError) -> InputError:
         left = "then try again"
-        if self.answers:
+        if noted := read_json(self.note).get("answers"):
             how = wording("resume=True", "--resume")
-            left = f"then continue after the {self.answers:,} answers that it has, with {how}"
+            left = f"then continue after the {noted:,} answers that it has, with {how}"
         return InputError(
             f"Cannot write {self.partial}: {error.strerror or error}. Make room, {left}."
         )

@@ -16,6 +16,7 @@ import typer
 
 from keras_sentmatch import __version__, applications, training
 from keras_sentmatch.applications import Sentence
+from keras_sentmatch.applications.backbone import BackboneModel
 from keras_sentmatch.cli import app, catalog, main
 from keras_sentmatch.cli import backend as backend_module
 from keras_sentmatch.cli.options import PANEL
@@ -221,7 +222,7 @@ def test_the_list_of_models_fits_a_terminal_and_is_right(capsys):
     assert list(catalog.MODELS) == applications.list_models()
     for name, (parameters, _) in catalog.MODELS.items():
         cls = applications.get_model_class(name)
-        if not issubclass(cls, applications.BackboneModel):
+        if not issubclass(cls, BackboneModel):
             chars = {"char_vocabulary_size": 100}
             given = chars if chars.keys() <= inspect.signature(cls).parameters.keys() else {}
             model = cls(vocabulary_size=100, **given)

