@@ -176,7 +176,7 @@ def _check_arguments(tuner: str, **numbers: int | None) -> None:
     if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
         raise InputError(
             f"The tuner {tuner!r} needs {', '.join(missing)}, which is not installed. "
-            'Run pip install "keras-sentmatch[tuning]".'
+            'Run pip install "keras-sentmatch[tuner]".'
         )
 
 
