@@ -12,6 +12,7 @@ from typing import Any
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array, BaseMatcher
+from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.safety import first_line
 
 PROBE = [
@@ -26,7 +27,7 @@ class Overloaded(Exception):
     """More pairs are waiting than allowed."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Job:
     """The work of one request.
 
@@ -78,14 +79,13 @@ class ServedRun:
     def start(
         cls, name: str, folder: Path, load: Callable[[Path], BaseMatcher], **options: Any
     ) -> "ServedRun":
-        """Load and probe a run in its thread; `options` are further attributes.
+        """Load and probe a run; `options` are further attributes.
 
         Raises:
             InputError: The matcher cannot be loaded, or does not answer.
         """
         thread = ThreadPoolExecutor(1, thread_name_prefix="matcher")
-        matcher = thread.submit(load_and_probe, folder, load).result()
-        return cls(name, matcher, thread, **options)
+        return cls(name, load_and_probe(folder, load), thread, **options)
 
     async def ask(
         self, finish: Finish, sentence1: Sequence[str] = (), sentence2: Sequence[str] = ()
@@ -103,7 +103,13 @@ class ServedRun:
         self.waiting += max(1, len(sentence1))
         if self._worker is None or self._worker.done():
             self._worker = loop.create_task(self._work())
-        return await job.result
+        try:
+            return await job.result
+        except asyncio.CancelledError:  # it was given up: it makes room for others
+            if job in self._jobs:
+                self._jobs.remove(job)
+                self.waiting -= max(1, len(sentence1))
+            raise
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -176,6 +182,8 @@ class ServedRun:
 def load_and_probe(folder: Path, load: Callable[[Path], BaseMatcher]) -> BaseMatcher:
     """Load a matcher and let it answer; after that nothing of the folder is needed."""
     matcher = load(folder)
+    if isinstance(matcher, Matcher):
+        matcher.explainer()  # Keras names its parts by counters of the thread: here as the model's
     try:
         matcher.predict(PROBE)
     except InputError:

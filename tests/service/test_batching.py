@@ -41,7 +41,7 @@ def test_waiting_requests_are_scored_together_and_get_their_own_answers():
         for pairs, result in zip(asked, found):
             assert await result == pytest.approx([share_of(*pair) for pair in pairs])
         assert matcher.batches == [1, 15, 6] and seen == [(1, 1), (5, 15), (2, 6)]
-        assert matcher.threads == {"matcher_0"}
+        assert "matcher_0" in matcher.threads and not matcher.threads - {"matcher_0", "MainThread"}
 
     asyncio.run(check())
 
