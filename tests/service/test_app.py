@@ -203,7 +203,7 @@ def test_metrics_count_requests_and_batches():
 def test_an_explanation(monkeypatch):
     matcher = make("re2")
     run = served(matcher)
-    with client_of([run], Limits()) as client:
+    with client_of([run], Limits(answer_seconds=300)) as client:
         asked = {"sentence1": "A dog runs.", "sentence2": "no small <i>cat"}
         found = client.post("/explain", json=asked).json()
         want = explain(matcher, asked)
