@@ -1,7 +1,5 @@
 """Load sentence pairs: one file or table, or all parts of a data set."""
 
-import gzip
-import importlib.resources
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +14,6 @@ from keras_sentmatch.data.dataset import PairDataset, Task, numbered
 from keras_sentmatch.data.files import TextFile
 from keras_sentmatch.data.formats import (
     FORMATS,
-    NLI,
     OWN,
     SCORE,
     SPLITS,
@@ -27,6 +24,7 @@ from keras_sentmatch.data.formats import (
     recognize_folder,
 )
 from keras_sentmatch.data.frames import class_names, is_frame, rows_of
+from keras_sentmatch.data.generated import Part, natural_logic_pairs
 from keras_sentmatch.data.splits import log_repeats, split_pairs
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.safety import first_line
@@ -177,7 +175,7 @@ def load_pairs(
                 f"{source} is not a file of yours. Leave out {wording(names, options)}."
             )
         name = str(source).removeprefix("tfds:")
-        parts = _embedded() if source == "embedded" else load_tfds(name)
+        parts = _embedded(seed) if source == "embedded" else load_tfds(name)
     else:
         parts, whole = _read_files(source, how, on_error)
     if "train" in parts:
@@ -304,15 +302,10 @@ def _load_from_disk(folder: str | Path) -> Any:
         ) from error
 
 
-def _embedded() -> dict[str, PairDataset]:
-    """Return the pairs of a small natural logic, whose labels follow from what sentences mean."""
-    file = importlib.resources.files("keras_sentmatch.data") / "embedded.tsv.gz"
-    rows = [line.split("\t") for line in gzip.decompress(file.read_bytes()).decode().splitlines()]
-    parts = {}
-    for split in SPLITS:
-        mine = [row[1:] for row in rows if row[0] == split]
-        parts[split] = PairDataset(*zip(*mine), label_names=NLI, name="embedded", split=split)
-    return parts
+def _embedded(seed: int) -> dict[str, PairDataset]:
+    """Generate 10,000 pairs of a small natural logic."""
+    sizes: dict[Part, int] = {"train": 8000, "validation": 1000, "test": 1000}
+    return {part: natural_logic_pairs(n, seed=seed, split=part) for part, n in sizes.items()}
 
 
 def format_and_path(source: str | Path) -> tuple[str | None, str | Path]:
