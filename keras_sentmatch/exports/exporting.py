@@ -122,10 +122,7 @@ def export(
 
 def _as_ensemble(matcher: Matcher | EnsembleMatcher, unseen_words: bool) -> EnsembleMatcher:
     """Return a copy with encoders of its own; `unseen_words` keeps the table for unseen words."""
-    if isinstance(matcher, Matcher):
-        limits: Any = {"threshold": matcher.threshold, "abstain_below": matcher.abstain_below}
-        matcher = EnsembleMatcher([matcher], **limits)
-    members = matcher.members
+    members = getattr(matcher, "members", [matcher])
     for member in members:
         if not isinstance(member, Matcher):
             raise InputError(
@@ -154,7 +151,10 @@ def _as_ensemble(matcher: Matcher | EnsembleMatcher, unseen_words: bool) -> Ense
         )
         for member in members
     ]
-    return EnsembleMatcher(copies, **calibration_of({"abstain_below": None, **vars(matcher)}))
+    limits = calibration_of(vars(matcher))
+    if isinstance(matcher, Matcher):
+        limits["temperature"] = 1.0  # the member has it
+    return EnsembleMatcher(copies, **limits)
 
 
 def _facts(encoder: Any) -> tuple[Any, ...]:
