@@ -131,7 +131,7 @@ def test_what_each_paper_shows():
     ladra, _ = titles("ladra_net")
     assert ladra["Read again: phrases of 3"].reread and "Coverage: tokens" in ladra
     assert ladra["Weights of the units"].columns == ("tokens", "phrases of 2", "phrases of 3")
-    assert ladra["Weights of the backbone's blocks"].numbered
+    assert ladra["Weights of the units"].numbered
     dabert, values = titles("dabert")
     affinity = dabert["Affinity attention, layer 1"].values
     np.testing.assert_allclose(affinity, values["affinity_0"].mean(0))  # of the heads
