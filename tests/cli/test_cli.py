@@ -1,6 +1,5 @@
 """The command line, from what is typed to what is printed, written and returned."""
 
-import inspect
 import json
 import os
 import re
@@ -223,8 +222,8 @@ def test_the_list_of_models_fits_a_terminal_and_is_right(capsys):
     for name, (parameters, _) in catalog.MODELS.items():
         cls = applications.get_model_class(name)
         if not issubclass(cls, BackboneModel):
-            chars = {"char_vocabulary_size": 100}
-            given = chars if chars.keys() <= inspect.signature(cls).parameters.keys() else {}
+            papers = ("bimpm", "cafe", "diin", "drcn", "drr_net")  # that read characters
+            given = {"char_vocabulary_size": 100} if name in papers else {}
             model = cls(vocabulary_size=100, **given)
             assert model.count_params_without_word_embeddings() == parameters, name
 
