@@ -12,8 +12,6 @@ import pytest
 from tests.cross_backend import ROOT, available_backends, main, run_on_backend
 from tests.harness import Case, as_model, built, close, name_of, values
 
-pytestmark = pytest.mark.once
-
 REGISTER = ["keras_sentmatch.layers", "keras_sentmatch.applications", "tests.test_harness"]
 
 

@@ -14,8 +14,6 @@ from keras_sentmatch.cli.catalog import BUILT_IN
 from keras_sentmatch.data.formats import list_formats
 from keras_sentmatch.training.config import CONFIGS
 
-pytestmark = pytest.mark.once
-
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

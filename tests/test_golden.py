@@ -10,6 +10,8 @@ import pytest
 from keras_sentmatch.applications import list_models
 from tests.golden import record
 
+pytestmark = pytest.mark.each_backend
+
 # JAX compiles each model anew: it runs and trains the default ones, with SENTMATCH_ALL_CHECKS=1 all, and explains none.
 JAX = keras.backend.backend() == "jax"
 DEFAULTS_ONLY = JAX and not os.environ.get("SENTMATCH_ALL_CHECKS")

@@ -11,8 +11,6 @@ import pytest
 
 from tests.cross_backend import ROOT
 
-pytestmark = pytest.mark.once
-
 PACKAGES = {"keras_sentmatch": "keras_sentmatch"} | {
     folder: f"keras_sentmatch.{folder}" for folder in ("applications", "tuning")
 }

@@ -12,7 +12,6 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import load_recipe
 
-pytestmark = pytest.mark.once
 NAMES = ("no", "yes")
 
 

@@ -17,8 +17,6 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.training.resume import run_identity
 from tests.toys.training import tiny_recipe
 
-pytestmark = pytest.mark.once
-
 
 def answers(share, n=200, seed=0):
     return (np.random.default_rng(seed).random(n) < share).astype(float)

@@ -21,7 +21,6 @@ from keras_sentmatch.inference.base import BaseMatcher
 from keras_sentmatch.transformations import Lexicon
 
 LEXICON = Lexicon(antonyms=[("hot", "cold")])
-pytestmark = pytest.mark.once
 
 
 def found_in(one, two):

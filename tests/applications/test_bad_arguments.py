@@ -49,20 +49,17 @@ def check(make, words):
     assert [word for word in words if word not in str(error.value)] == []
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("name, config, words", [(n, c, w) for n, c, *w in MODELS])
 def test_arguments(name, config, words):
     check(partial(build_model, name, vocabulary_size=9, embedding_dim=3, **config), words)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("name, config, words", [(n, c, w) for n, c, *w in CANNOT_SPLIT])
 def test_a_model_that_cannot_be_split(name, config, words):
     model = get_model_class(name)(vocabulary_size=9, embedding_dim=3, **config)
     check(model.split, words)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("kind, config, words", [(k, c, w) for k, c, *w in BLOCKS])
 def test_blocks(kind, config, words):
     given = {"feature_attention": kind, "feature_attention_config": config}

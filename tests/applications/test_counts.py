@@ -55,7 +55,6 @@ COUNTS = [
 ]
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     "name, config, count", COUNTS, ids=lambda x: x if isinstance(x, str) else ""
 )
@@ -73,7 +72,6 @@ ADDED = [
 ]
 
 
-@pytest.mark.once
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("name, kind, blocks, count", ADDED)
 def test_counts_beyond_the_backbone(name, kind, blocks, count):

@@ -15,7 +15,6 @@ ALL, FEATURES = HOSTS["diin"], PLAIN["diin"].inputs
 SMALL = partial(ALL, char_vocabulary_size=0, pos_tags=0)
 
 
-@pytest.mark.once
 def test_every_dropout_decays():
     model = SMALL(dropout=0.3, dropout_decay=0.9, dropout_decay_steps=7)
     dropouts = [model.get_layer(f"{n}_dropout") for n in ("word", "interaction", "output")]

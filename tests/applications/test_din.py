@@ -67,7 +67,6 @@ test_arguments = arguments_act(
 )
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("case", [CASES[0], *REST[:3]], ids=name_of)
 def test_explainer(case):
     model = built(case)

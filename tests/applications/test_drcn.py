@@ -2,8 +2,6 @@
 
 from functools import partial
 
-import pytest
-
 from keras_sentmatch.applications import DRCN
 from tests import oracles
 from tests.applications.common import WORDS, features, model_case, weights_of
@@ -82,7 +80,6 @@ test_arguments = arguments_act(
 )
 
 
-@pytest.mark.once
 def test_counts_of_the_paper():
     """Without word embeddings and, as it turns out, without the character CNN."""
 

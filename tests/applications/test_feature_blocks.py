@@ -89,7 +89,6 @@ def test_drcn_has_two_blocks_a_sentence():
     ]
 
 
-@pytest.mark.once
 def test_drcn_options():
     base = Case(SMALL, WORDS, (0, 0))
     check_option(base, "feature_attention", None, "fa")
@@ -105,7 +104,6 @@ def test_drcn_options():
 # --- in the other hosts ---
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("name", HOSTS)
 def test_hosts(name):
     check_option(PLAIN[name], "feature_attention", None, "fa")

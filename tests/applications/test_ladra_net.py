@@ -99,7 +99,6 @@ VARIANTS = [
 test_checks = run_checks(CASES)
 
 
-@pytest.mark.once
 @pytest.mark.backend("torch")  # the same operations on the others
 @pytest.mark.parametrize("case", VARIANTS, ids=name_of)
 def test_variants(case):

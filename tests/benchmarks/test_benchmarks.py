@@ -12,7 +12,7 @@ import pytest
 from tests.toys.matchers import make
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 pytest.importorskip("torch")
 
 

@@ -7,7 +7,6 @@ from types import ModuleType
 
 import pytest
 
-pytestmark = pytest.mark.once
 pytest.importorskip("matplotlib")
 
 

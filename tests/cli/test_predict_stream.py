@@ -20,7 +20,6 @@ from keras_sentmatch.inference.answer_file import AnswerFile
 from tests.cli.test_cli import error_of, run
 from tests.harness import randomize
 
-pytestmark = pytest.mark.once
 WORDS = "dog cat bird man runs sleeps eats sings park house".split()
 ROWS = [
     {

@@ -13,8 +13,6 @@ from keras_sentmatch.errors import InputError, argument, naming_options, wording
 from keras_sentmatch.inference.base import BaseMatcher
 from tests.cli.test_cli import error_of
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def odd(tmp_path):

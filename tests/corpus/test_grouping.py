@@ -7,8 +7,6 @@ from keras_sentmatch.corpus._grouping import join
 from tests.corpus.test_mining import matcher as matcher
 
 pytest.importorskip("faiss")
-pytestmark = pytest.mark.once
-
 # Two groups of four, and a bridge that has half its words in common with one of each.
 LEFT = [f"red green blue {w}" for w in ("one", "two", "three", "four")]
 RIGHT = [f"oak elm ash {w}" for w in ("five", "six", "seven", "eight")]

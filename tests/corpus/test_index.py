@@ -13,7 +13,6 @@ from tests.corpus.test_mining import SENTENCES
 from tests.corpus.test_mining import matcher as matcher
 
 pytest.importorskip("faiss")
-pytestmark = pytest.mark.once
 
 
 @pytest.fixture(scope="module")

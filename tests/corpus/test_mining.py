@@ -16,8 +16,6 @@ from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from tests.harness import randomize
 
 pytest.importorskip("faiss")
-pytestmark = pytest.mark.once
-
 SENTENCES = [
     "a dog runs in the park",
     "it is raining",

@@ -9,8 +9,6 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.dataset import ReadReport
 from keras_sentmatch.errors import InputError
 
-pytestmark = pytest.mark.once
-
 
 def make(n=12, **kwargs):
     kwargs.setdefault("labels", [i % 3 for i in range(n)])

@@ -12,8 +12,6 @@ from keras_sentmatch.data import PairStream, load_pairs, read_pairs
 from keras_sentmatch.data.formats import FORMATS
 from keras_sentmatch.errors import InputError, naming_options
 
-pytestmark = pytest.mark.once
-
 NLI = ("entailment", "neutral", "contradiction")
 
 

@@ -11,8 +11,6 @@ from keras_sentmatch.data.splits import log_repeats
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
 
-pytestmark = pytest.mark.once
-
 
 def make(n=1000, seed=0, **kwargs):
     rng = np.random.default_rng(seed)

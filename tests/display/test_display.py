@@ -11,7 +11,6 @@ from keras_sentmatch.display.rendering import render
 from keras_sentmatch.display.tables import cell, markdown_table, printable, shown, write_report
 from keras_sentmatch.metrics.decisions import calibrate_predictions
 
-pytestmark = pytest.mark.once
 NAMES = ("no", "yes")
 
 

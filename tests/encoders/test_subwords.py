@@ -12,8 +12,6 @@ from keras_sentmatch.text.backbones import load_tokenizer
 from keras_sentmatch.text.word_pieces import BertText
 from tests.encoders.test_words import HARD
 
-pytestmark = pytest.mark.once
-
 hub = pytest.importorskip("keras_hub")
 
 PIECES = ["a", "dog", "cat", "run", "##s", "un", "##do", ".", "cafe", "[", "]", "ß", "…", "中"]

@@ -11,8 +11,6 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 
-pytestmark = pytest.mark.once
-
 WORDS = ["a", "dog", "runs", "hot", "cold", "n't", "does", "σ", "é", "🙂", "[PAD]x", "中", "'s"]
 ANTONYMS = [("hot", "cold"), ("a", "σ"), ("up", "a")]
 HARD = [

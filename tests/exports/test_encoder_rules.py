@@ -13,8 +13,6 @@ from tests.encoders.test_subwords import TEXTS, bert
 from tests.encoders.test_words import ANTONYMS, HARD, WORDS
 from tests.toys.encoders import PREFIXES, SENTENCES, tokenizer
 
-pytestmark = pytest.mark.once
-
 TRICKY = [*HARD, "N'T 's", "\u0130stanbul ẞ", "a" * 300, "100.5,6 1,a", "x\u2019s y\u00adz"]
 
 

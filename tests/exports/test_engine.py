@@ -23,7 +23,6 @@ from keras_sentmatch.inference.onnx import OnnxMatcher, note_of
 from keras_sentmatch.vectors.built_in import load_word_table
 from tests.exports.test_saved_model import tiny
 
-pytestmark = pytest.mark.once
 WORDS = "a the dog dogs cat animal runs run moves in park not no big small two . , and is".split()
 FIRST = [
     "A dog runs.",

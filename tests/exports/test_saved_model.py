@@ -59,6 +59,7 @@ def texts(values) -> list[str]:
 
 
 @on_tensorflow
+@pytest.mark.each_backend
 def test_a_report_a_folder_and_answers(tmp_path):
     """Of an ensemble with temperatures, a threshold and a matcher that may abstain."""
     members = [tiny(0, temperature=2.0), tiny(1), tiny(2, threshold=0.2)]
@@ -163,7 +164,6 @@ def test_errors_of_the_other_process_come_back(tmp_path, monkeypatch, works, mes
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.once
 @needs_tensorflow
 @pytest.mark.parametrize(
     "arguments, message",
@@ -186,7 +186,6 @@ def test_bad_arguments(tmp_path, monkeypatch, arguments, message):
         export(tiny(), tmp_path / "out")
 
 
-@pytest.mark.once
 def test_differences_and_labels_are_seen():
     scores = np.array([[0.2, 0.8], [0.5, 0.5]], "float32")
     examples = Examples(["a", "b"], ["c", "d"], scores, ["yes", "no"], None)
@@ -206,7 +205,6 @@ def test_differences_and_labels_are_seen():
     assert large.compare({"score": np.array([1000.005])}) < TOLERANCE
 
 
-@pytest.mark.once
 def test_another_label_counts_if_no_rounding_explains_it():
     scores = np.array([[0.2, 0.8]])
     found = {"probabilities": scores, "label": np.array(["no"])}

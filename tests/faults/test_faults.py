@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.harness import COMMANDS, FAULTS, Bench, Command, digest, finish, preload, start
 
-pytestmark = [pytest.mark.once, pytest.mark.slow, pytest.mark.backend("torch")]
+pytestmark = [pytest.mark.slow, pytest.mark.backend("torch")]
 
 # Further commands that only read.
 READERS = {

@@ -8,8 +8,6 @@ import pytest
 from keras_sentmatch.inference import BatchScorer, Matcher, _batch_scorer
 from tests.inference.test_matcher import FIRST, NAMES, PAIRS, SECOND, make_encoder, make_model
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(scope="module")
 def matcher() -> Matcher:

@@ -18,7 +18,7 @@ from tests.harness import randomize
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 PAIRS = [(f"a dog {i} runs", f"an animal {i % 7} moves") for i in range(3000)]

@@ -62,6 +62,7 @@ def folder(matcher, tmp_path):
     return tmp_path / "run"
 
 
+@pytest.mark.each_backend
 def test_one_pair_and_many_in_every_form(matcher):
     answer = matcher.predict(sentence1="a dog runs", sentence2="two cats")
     assert list(answer["probabilities"]) == list(NAMES)
@@ -208,6 +209,7 @@ def test_calibration_is_in_every_answer_and_on_disk(two, tmp_path):
     np.testing.assert_array_equal(matcher.predict_proba(data), raw)
 
 
+@pytest.mark.each_backend
 def test_save_and_load_give_the_same_answers(matcher, folder):
     again = Matcher.load(folder)
     assert (again.label_names, again.task, again.threshold) == (NAMES, "classification", None)
@@ -286,6 +288,7 @@ def test_the_folder_loads_in_another_process_on_another_backend(matcher, folder)
     np.testing.assert_allclose(json.loads(done.stdout.splitlines()[-1]), expected, atol=1e-5)
 
 
+@pytest.mark.each_backend
 def test_nothing_is_compiled_after_the_first_shapes(matcher):
     """Many pairs of random lengths, one by one and in batches, and new weights in between."""
     rng = np.random.default_rng(0)

@@ -10,7 +10,6 @@ from keras_sentmatch.inference import BatchScorer
 from keras_sentmatch.inference.ensemble import EnsembleMatcher, load_run
 from tests.inference.test_matcher import NAMES, make_encoder, make_model
 
-pytestmark = pytest.mark.once
 TEXTS = ["a dog runs", "two cats"]
 TASK = {"task": "classification"}
 

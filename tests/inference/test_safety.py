@@ -36,8 +36,6 @@ from keras_sentmatch.vectors.files import read_vectors
 from tests import mutants
 from tests.toys import matchers
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory):

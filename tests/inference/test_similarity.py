@@ -14,8 +14,6 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import Recipe
 from tests.toys.training import tiny_run
 
-pytestmark = pytest.mark.once
-
 GRADED = [  # from another subject to the same meaning
     ("A dog runs through the park.", "The price of oil rose sharply on Monday."),
     ("How do I reset my password?", "Which wine goes with grilled fish?"),

@@ -18,8 +18,6 @@ from keras_sentmatch.text.tokens import word_facts
 from keras_sentmatch.vectors.built_in import load_word_table
 from tests.harness import randomize
 
-pytestmark = pytest.mark.once
-
 TABLE = load_word_table()
 FIRST, SECOND = ["a dog runs", "a red cat"], ["the dog sits", "cats run"]
 NEW = ["a zebra housez", "the wordlike 🐕"]  # in the table, misspelled, of pieces, nothing

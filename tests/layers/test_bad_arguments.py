@@ -70,7 +70,6 @@ for table, wrong, words in ((UNKNOWN, "loud", "one of"), (NOT_POSITIVE, 0, "0"))
             )
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("cls, arguments, words", [(c, a, w) for c, a, *w in ARGUMENTS])
 def test_arguments_of_the_constructor(cls, arguments, words):
     with pytest.raises(InputError) as error:
@@ -108,7 +107,6 @@ CALLS = {
 }
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("words", CALLS)
 def test_inputs(words):
     with pytest.raises(InputError) as error:

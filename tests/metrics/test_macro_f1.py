@@ -5,6 +5,8 @@ from sklearn.metrics import f1_score
 
 from keras_sentmatch.metrics import SparseMacroF1
 
+pytestmark = pytest.mark.each_backend
+
 rng = np.random.default_rng(0)
 LABELS = rng.integers(0, 3, 96)
 PROBABILITIES = rng.dirichlet(np.ones(4), 96).astype("float32")  # class 3 never a label

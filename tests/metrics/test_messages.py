@@ -24,7 +24,6 @@ from keras_sentmatch.metrics.decisions import (
 )
 from keras_sentmatch.metrics.scores import accuracy, pearson
 
-pytestmark = pytest.mark.once
 NAMES = ("no", "yes")
 HALF = [[0.5, 0.5]]
 

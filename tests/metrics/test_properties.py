@@ -35,7 +35,6 @@ from keras_sentmatch.metrics.decisions import (
 from keras_sentmatch.metrics.ranking import ranking_counts
 from keras_sentmatch.metrics.scores import pearson, positive_class, spearman
 
-pytestmark = pytest.mark.once
 SEEDS = st.integers(0, 10**6)
 often = settings(max_examples=60, deadline=None)
 RANKINGS = (mean_average_precision, mean_reciprocal_rank)

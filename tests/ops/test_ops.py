@@ -13,6 +13,8 @@ from tests import oracles
 from tests.case import Case, gradients, value
 from tests.harness import lengths_mask, noise
 
+pytestmark = pytest.mark.each_backend
+
 X, Y = noise(3, 5, 4), noise(3, 2, 4, seed=1)
 MASK, OTHER = lengths_mask([5, 2, 0], 5), lengths_mask([2, 0, 1], 2)
 PRECISIONS = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}

@@ -13,6 +13,8 @@ from keras_sentmatch.ops.recurrence import scan_sequence
 from tests.case import Case, gradients, value
 from tests.harness import noise
 
+pytestmark = pytest.mark.each_backend
+
 X, FACTOR = noise(2, 5, 3), noise(2, 3, 4, seed=1)
 
 

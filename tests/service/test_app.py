@@ -15,7 +15,6 @@ from keras_sentmatch.service.gate import Limits, Metrics
 from tests.service.stub import Stub, served, share_of
 from tests.toys.matchers import make
 
-pytestmark = pytest.mark.once
 JSON = {"content-type": "application/json"}
 PAIR = {"sentence1": "abc", "sentence2": "a"}
 LIMITS = Limits(body_bytes=5000, pairs=4, characters=50, read_seconds=1, answer_seconds=0.5)

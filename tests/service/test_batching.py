@@ -8,8 +8,6 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.service.batching import Overloaded
 from tests.service.stub import Stub, served, share_of
 
-pytestmark = pytest.mark.once
-
 
 def ask(run, *pairs):
     first, second = zip(*pairs)

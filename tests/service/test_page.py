@@ -14,7 +14,6 @@ from tests.toys.matchers import make
 pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="no Chromium"),
     pytest.mark.backend("torch"),
-    pytest.mark.once,
 ]
 EVIL = "<script>document.title = 'bad'</script>"
 SAID = "document.getElementById('said').textContent"

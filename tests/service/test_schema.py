@@ -8,7 +8,6 @@ from tests.service.stub import Stub, served
 
 schemathesis = pytest.importorskip("schemathesis")
 hypothesis = pytest.importorskip("hypothesis")
-pytestmark = pytest.mark.once
 LIMITS = Limits(pairs=4, characters=50)
 schema = schemathesis.openapi.from_asgi(
     "/openapi.json", make_app([served(Stub(), engine="onnx")], LIMITS)

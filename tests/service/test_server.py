@@ -22,7 +22,6 @@ from tests.service.live import on_a_port
 from tests.service.stub import Stub, served
 from tests.toys.matchers import make
 
-pytestmark = pytest.mark.once
 PAIR = {"sentence1": "abc", "sentence2": "a"}
 LIMITS = Limits(body_bytes=5000, read_seconds=0.3)
 

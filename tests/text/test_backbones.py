@@ -14,7 +14,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.text.backbones import load_backbone, load_tokenizer
 from tests.toys.encoders import FIRST, SECOND, byte_pairs, sentence_pieces, tokenizer
 
-pytestmark = [pytest.mark.once, pytest.mark.slow, pytest.mark.backend("torch")]
+pytestmark = [pytest.mark.slow, pytest.mark.backend("torch")]
 
 SIZES = {
     "hidden_size": 8,

@@ -5,8 +5,6 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.text import Tokenizer
 from keras_sentmatch.text.tokens import Vocabulary, read_word_pairs
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize(
     ("text", "tokens"),

@@ -19,8 +19,6 @@ from keras_sentmatch.text.word_pieces import pieces_of
 from tests.encoders.test_words import HARD
 from tests.toys.encoders import FIRST, PREFIXES, SECOND, SENTENCES, byte_pairs, tokenizer
 
-pytestmark = pytest.mark.once
-
 each_kind = pytest.mark.parametrize("prefix", PREFIXES)
 NUMBERS = [
     "12345 dogs",

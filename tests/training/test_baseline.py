@@ -9,8 +9,6 @@ from keras_sentmatch.vectors.built_in import load_similarity
 from tests.harness import value
 from tests.toys.training import WORDS, tiny_pairs, tiny_splits
 
-pytestmark = pytest.mark.once
-
 
 def test_counts_overlap_and_shares():
     vectorizer = CountVectorizer(analyzer=list, vocabulary=["a", "b", "c"])

@@ -36,6 +36,7 @@ def softer(p, temperature):
     return p / p.sum(-1, keepdims=True)
 
 
+@pytest.mark.each_backend
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
 def test_loss_of_probabilities(weight, temperature):
@@ -58,6 +59,7 @@ def test_loss_of_scores():
     assert got == pytest.approx(want, rel=1e-5)
 
 
+@pytest.mark.each_backend
 def test_sure_answers_stay_finite():
     sure = np.array([[1.0, 0.0, 0.0]])
     assert np.isfinite(loss_of(0.5, 2.0, [1], sure, sure[:, ::-1]))
@@ -73,6 +75,7 @@ def test_configs_come_back(made):
     assert again.name in ("distillation", "macro_f1")
 
 
+@pytest.mark.each_backend
 def test_metrics_see_the_labels():
     y = np.column_stack([LABELS, TEACHER]).astype("float32")
     for make in (lambda: SparseMacroF1(3), keras.metrics.SparseCategoricalAccuracy):

@@ -8,8 +8,6 @@ from keras_sentmatch.training._model import make_model
 from keras_sentmatch.training.encoding import fit_encoder
 from tests.toys.training import build_tiny, tiny_splits
 
-pytestmark = pytest.mark.once
-
 
 def trains_vectors(name):
     """The default of the model's argument; `None` without the argument."""

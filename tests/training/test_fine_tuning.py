@@ -61,7 +61,6 @@ def test_a_run_whose_preset_is_gone(tmp_path):
     assert matcher.evaluate(splits["test"]) == metrics["test"]
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     "tables, message",
     [
@@ -76,6 +75,7 @@ def test_what_cannot_be_trained(preset, tables, message, tmp_path):
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.each_backend
 def test_two_rates_and_a_kill(preset, tmp_path):
     """Resumed, the encoder and the new layers go on, each at its rate."""
     training = {

@@ -123,7 +123,6 @@ def test_a_run_with_folds_goes_on_after_a_kill(tmp_path):
 HYBRID = ["model.units=4", "model.blocks=1", "vectors.source=none", "vectors.dim=8"]
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("folds", [0, 2])
 def test_the_share_of_a_hybrid_s_network_is_chosen_by_validation_pairs(folds, tmp_path):
     sets = [*HYBRID, "training.epochs=2", f"training.folds={folds}"]

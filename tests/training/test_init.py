@@ -9,8 +9,6 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import Recipe, train_ensemble
 from tests.toys.training import WORDS, build_tiny, tiny_pairs, tiny_recipe, tiny_run, tiny_splits
 
-pytestmark = pytest.mark.once
-
 FEATURES = {"features": ["word", "char"]}
 OTHERS = [f"v{i}" for i in range(9)]
 SMALL = {"units": 4, "aggregation_units": 4, "hidden_units": 8, "perspectives": 2}

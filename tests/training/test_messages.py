@@ -18,8 +18,6 @@ from keras_sentmatch.training.folds import choose_epochs
 from keras_sentmatch.training.training_data import made_pairs
 from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_splits
 
-pytestmark = pytest.mark.once
-
 FILES = {  # a recipe of drcn
     "[training]\nepoch = 3": "mine.toml:2: unknown key training.epoch. Did you mean epochs",
     "[training]\nepochs = 3\nbatch_size = 0": ":3: training.batch_size is 0; expected an integer",

@@ -16,6 +16,8 @@ from keras_sentmatch.training.optimizers import (
 from tests.oracles_recurrent import cosine_warm_up_decay
 from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_run
 
+pytestmark = pytest.mark.each_backend
+
 STARTS = (np.array([1.0, -2.0]), np.array([[0.5], [1.5]]), np.array([3.0]))
 RATES, DECAYS = (0.02, 1.0, 1.0), (1.0, 1.0, 0.0)
 

@@ -9,8 +9,6 @@ from keras_sentmatch.training.checks import check_model
 from keras_sentmatch.training.config import EncoderConfig
 from keras_sentmatch.training.recipe import list_recipes, read_recipe
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize("name", list_recipes())
 def test_data_sets_in_recipes_have_the_names_of_their_formats(name):

@@ -71,6 +71,7 @@ def test_what_is_random_decides_the_end(runs):
     assert len(kept) == len(model.variables) + len(model.optimizer.variables)
 
 
+@pytest.mark.each_backend
 def test_a_killed_run_ends_as_an_undisturbed_one(runs, tmp_path):
     out = tmp_path / "again"
     shutil.copytree(runs.killed, out)
@@ -125,6 +126,7 @@ def test_a_damaged_checkpoint_is_explained(runs, tmp_path):
         latest(runs.killed).restore(other)
 
 
+@pytest.mark.each_backend
 def test_a_state_comes_back_as_it_was(tmp_path):
     arrays = {
         "variable0": np.arange(3, dtype="uint32"),
@@ -142,6 +144,7 @@ def test_a_state_comes_back_as_it_was(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
 
 
+@pytest.mark.each_backend
 def test_bfloat16_comes_back(tmp_path):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, dtype="bfloat16")])
     model.compile("sgd", "mse")

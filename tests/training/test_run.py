@@ -50,6 +50,7 @@ def finished(tmp_path_factory):
     return of
 
 
+@pytest.mark.each_backend
 @pytest.mark.parametrize("task", list(PRIMARY))
 def test_a_run_learns_and_writes_its_folder(task, finished):
     result, splits = finished(task), tiny_splits(task)
@@ -81,6 +82,7 @@ def test_a_finished_run_is_never_overwritten(finished):
         tiny_run(finished("classification").folder)
 
 
+@pytest.mark.each_backend
 def test_mixed_precision_other_settings_and_unlabeled_test_pairs(tmp_path):
     before = keras.config.dtype_policy()
     bare = PairDataset(["w1"], ["w2"], label_names=("no", "yes"))

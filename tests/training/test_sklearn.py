@@ -70,7 +70,6 @@ def as_words(X):
     return [(" ".join(f"{v:.3f}" for v in row), second) for row, second in zip(X, seconds)]
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("kind", [ClassifierOnNumbers, RegressorOnNumbers])
 def test_the_checks_of_scikit_learn(kind):
     seen = set()
@@ -82,7 +81,6 @@ def test_the_checks_of_scikit_learn(kind):
     assert len(seen) > 40 and {"check_estimators_pickle", "check_fit2d_1sample"} <= seen
 
 
-@pytest.mark.once
 def test_searches_pipelines_and_calibration():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, columns=["asked", "answered"])
@@ -116,7 +114,6 @@ def test_a_network_is_tuned_and_travels_in_a_pickle():
     assert copy.deepcopy(tiny()).get_params() == tiny().get_params()
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     "values, pairs, labels, message",
     [

@@ -73,7 +73,6 @@ def test_balanced_weights_and_tables_by_label():
     assert pair_weights(some, None) is None
 
 
-@pytest.mark.once
 def test_a_column_of_weights_is_read(tmp_path):
     path = tmp_path / "pairs.csv"
     rows = [f"a{i},b{i},{i % 2},{i / 10}" for i in range(40)]
@@ -92,7 +91,6 @@ def test_a_column_of_weights_is_read(tmp_path):
     np.testing.assert_allclose(both.select([2, 3]).weights, [0.2, 0.3])
 
 
-@pytest.mark.once
 def test_figures_of_each_class_and_the_f1_of_one(tmp_path):
     result = tiny_run(tmp_path / "a", epochs=4, monitor="val_f1:no", options={"baseline": True})
     metrics = result.metrics
@@ -119,7 +117,6 @@ def test_figures_of_each_class_and_the_f1_of_one(tmp_path):
     assert json.loads((tmp_path / "a/metrics.json").read_text())["classes"] == metrics["classes"]
 
 
-@pytest.mark.once
 def test_the_linear_model_weighs(tmp_path):
     """What weighs three times as much is the same as three times there."""
     rng = np.random.default_rng(0)
@@ -165,7 +162,6 @@ def pairs(rows, split="train"):
     return PairDataset(texts, seconds, labels, label_names=NAMES, name="own", split=split)
 
 
-@pytest.mark.once
 def test_each_rule_makes_its_share_with_its_label(words):
     train = pairs(100)
     settings = TrainingConfig(augment=["SwapAnt", "NumWord", "AppendIrr"], lexicon=[words])
@@ -178,7 +174,6 @@ def test_each_rule_makes_its_share_with_its_label(words):
     assert again.fingerprint() == made.fingerprint()
 
 
-@pytest.mark.once
 def test_a_lexicon_without_the_words_of_the_data(tmp_path):
     (tmp_path / "antonyms.txt").write_text("hot cold", "utf-8")
     settings = TrainingConfig(augment=["SwapAnt"], lexicon=[str(tmp_path / "antonyms.txt")])
@@ -186,7 +181,6 @@ def test_a_lexicon_without_the_words_of_the_data(tmp_path):
         made_pairs(pairs(20), settings)
 
 
-@pytest.mark.once
 def test_the_convention_of_sick_is_neutral():
     names = ("entailment", "neutral", "contradiction")
     two = "Two dogs run.", "Two dogs run."
@@ -196,7 +190,6 @@ def test_the_convention_of_sick_is_neutral():
         assert names[made.labels[0]] == label
 
 
-@pytest.mark.once
 def test_only_training_sees_made_pairs(tmp_path):
     splits = {role: pairs(n, role) for role, n in (("train", 60), ("validation", 20), ("test", 20))}
     recipe = Recipe.from_tables(
@@ -213,7 +206,6 @@ def test_only_training_sees_made_pairs(tmp_path):
     assert any(number in words for number in numbers)
 
 
-@pytest.mark.once
 def test_a_teacher_is_not_asked_about_made_pairs():
     targets = np.array([[1, 0.3, 0.7]], "float32")
     more = PairDataset(["a"], ["b"], [0], label_names=NAMES)

@@ -21,8 +21,6 @@ from keras_sentmatch.transformations.english import (
     words,
 )
 
-pytestmark = pytest.mark.once
-
 NLI = ("entailment", "neutral", "contradiction")
 LEXICON = Lexicon(
     antonyms=[("hot", "cold"), ("up", "down"), ("old", "young"), ("élégant", "vilain"), ("men", "women")],

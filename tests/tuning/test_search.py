@@ -248,6 +248,7 @@ def found(tmp_path_factory):
     return run(tmp_path_factory.mktemp("search") / "a", retrain=2, progress=True)
 
 
+@pytest.mark.each_backend
 def test_a_trial_is_a_run_of_its_recipe(found, tmp_path):
     rows = rows_of(found.folder)
     assert [row["training.batch_size"] for row in rows] == ["25", "10", "50"], "the default first"

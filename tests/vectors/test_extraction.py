@@ -8,8 +8,6 @@ from keras_sentmatch.vectors import load_vectors
 from keras_sentmatch.vectors.extraction import backbone_means, extract_vectors, principal_axes
 from tests.toys.bert import tiny_bert
 
-pytestmark = pytest.mark.once
-
 WORDS = ["cat", "dog", "cats", "dogs", "house", "houses", "catdogs", "café", "cafés", "redhouse"]
 PIECES = ["cat", "dog", "house", "cafe", "red", "##s", "##dog", "##house"]
 

@@ -10,8 +10,6 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.vectors import WordVectors, load_vectors
 from keras_sentmatch.vectors.files import read_vectors
 
-pytestmark = pytest.mark.once
-
 LINES = {"the": [0.25, -1.5, 3.0], "Paris": [1.0, 2.0, -4.0], "NATO": [7.0, 8.0, 9.0]}
 
 
