@@ -20,8 +20,7 @@ Arrays = dict[str, Any]
 
 def main(folder: Path, work: Path) -> None:
     sentences = json.loads((work / "sentences.json").read_text(encoding="utf-8"))
-    is_saved_model = (folder / "saved_model.pb").exists()
-    answer = saved_model(folder) if is_saved_model else portable(folder)
+    answer = portable(folder) if (folder / "score.py").exists() else saved_model(folder)
     for name, size in (("alone", 1), ("together", 64)):
         np.savez(work / f"{name}.npz", **in_blocks(answer, sentences, size))
     imported = {"keras_sentmatch", "keras_hub", "tensorflow_text"} & set(sys.modules)

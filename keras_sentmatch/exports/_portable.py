@@ -1,4 +1,4 @@
-"""A matcher as an ONNX or LiteRT model that takes ids, with the files that turn text into ids."""
+"""A matcher as an ONNX, LiteRT or TensorFlow model that takes ids, with the files that turn text into ids."""
 
 import json
 import logging
@@ -58,6 +58,23 @@ def write_onnx(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
 def write_litert(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
     """Write `model.tflite`, and `score.py` with the files that it reads."""
     return _write(ensemble, folder, _convert_to_litert)
+
+
+def write_saved_model_of_ids(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
+    """Write a SavedModel that takes ids, and `score.py` with the files that it reads."""
+    return _write(ensemble, folder, _convert_to_saved_model)
+
+
+def _convert_to_saved_model(served: ServingFunctions, folder: Path) -> tuple[Any, Any]:
+    import tensorflow as tf
+
+    specs, module = served.specs(), tf.Module(name="matcher")
+    module.weights = served.variables()
+    with quiet("tensorflow"):
+        function = tf.function(served.scores_of_ids, autograph=False)
+        traced = function.get_concrete_function(**specs)
+        tf.saved_model.save(module, str(folder), signatures={"serving_default": traced})
+    return specs, traced.structured_outputs
 
 
 def _write(

@@ -18,15 +18,21 @@ from keras_sentmatch.display.rendering import render
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.exports._examples import TOLERANCE, Examples
-from keras_sentmatch.exports._portable import write_litert, write_onnx
+from keras_sentmatch.exports._portable import write_litert, write_onnx, write_saved_model_of_ids
 from keras_sentmatch.exports._saved_model import write_saved_model
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import calibration_of
 from keras_sentmatch.version import __version__
 
+
+def _write_saved_model(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
+    words = isinstance(ensemble.members[0].encoder, PairEncoder)
+    return (write_saved_model if words else write_saved_model_of_ids)(ensemble, folder)
+
+
 WRITERS: dict[str, Callable[[EnsembleMatcher, Path], dict[str, Any]]] = {
-    "saved_model": write_saved_model,
+    "saved_model": _write_saved_model,
     "onnx": write_onnx,
     "litert": write_litert,
 }
@@ -58,7 +64,7 @@ def export(
         folder: The folder to make. It must be empty or missing.
         format: `"saved_model"` for a TensorFlow SavedModel that takes sentences; `"onnx"` or
             `"litert"` for a model that takes ids, with a `score.py` that turns sentences into ids.
-            Defaults to `"saved_model"`.
+            A SavedModel on a pretrained backbone also takes ids. Defaults to `"saved_model"`.
         pairs: Additional pairs to compare, in any form that `Matcher.predict` accepts.
         tolerance: Largest difference of a probability, or of a score (relative above 1). Defaults
             to `1e-5`.

@@ -2,8 +2,9 @@
 
     python score.py "A dog runs." "An animal moves."
 
-A model.tflite needs ai-edge-litert or TensorFlow instead of onnxruntime. Byte pairs (RoBERTa) also
-need tokenizers, and SentencePiece (XLM-RoBERTa and others) sentencepiece.
+A model.tflite needs ai-edge-litert or TensorFlow instead of onnxruntime, and a saved_model.pb needs
+TensorFlow. Byte pairs (RoBERTa) also need tokenizers, and SentencePiece (XLM-RoBERTa and others)
+sentencepiece.
 """
 
 import json
@@ -312,6 +313,17 @@ def runtime(folder: Path) -> Callable[[Arrays], np.ndarray]:
             folder / "model.onnx", options, providers=["CPUExecutionProvider"]
         )
         return lambda arrays: np.asarray(session.run(None, arrays)[0])
+    if (folder / "saved_model.pb").exists():
+        import tensorflow as tf
+
+        loaded = tf.saved_model.load(str(folder))  # which holds the variables of its functions
+        serve = loaded.signatures["serving_default"]
+
+        def serving(arrays: Arrays, loaded: Any = loaded) -> np.ndarray:
+            found = serve(**{name: tf.constant(x) for name, x in arrays.items()})
+            return np.asarray(next(iter(found.values())).numpy())
+
+        return serving
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError:

@@ -111,9 +111,11 @@ def test_what_no_saved_model_can_be_made_of(tmp_path):
     both = [pieces, Matcher(pieces.model, apart, NAMES, task="classification")]
     with pytest.raises(InputError, match="different encoders"):
         export(EnsembleMatcher(both), tmp_path / "out")
-    with pytest.raises(InputError, match="SavedModel cannot encode sentences.*export it as onnx"):
-        export(pieces, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+    report = export(pieces, tmp_path / "ids")
+    assert set(report["inputs"]) == set(pieces.model.input)
+    assert report["largest_difference"] <= TOLERANCE
+    assert "saved_model.pb" in (tmp_path / "ids" / "README.md").read_text("utf-8")
 
 
 @on_tensorflow
