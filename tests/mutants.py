@@ -1,7 +1,7 @@
 """Damaged and hostile files: small good ones, seeded changes to them, and what becomes of reading them.
 
 `make_samples` writes the good files, `mutate` damages a copy of one, `read` does with it what users do. The property
-test and `benchmarks/mutations.py` share them.
+test and `benchmarks/faults.py` share them.
 """
 
 import gzip

@@ -576,7 +576,7 @@ def test_odd_json_lines_are_bad_rows(tmp_path, line, message):
 
 
 def test_mutants_are_read_or_refused(samples, tmp_path):
-    """Some of the cases of `benchmarks/mutations.py`, in this process."""
+    """As `python -m benchmarks.faults --damaged N`, for a few files."""
     kinds = mutants.KINDS
     for kind in kinds:
         copy = shutil.copytree(samples / kind, tmp_path / kind)
