@@ -107,6 +107,12 @@ def test_every_page_can_be_reached_from_the_index() -> None:
     assert [page.name for page in PAGES[2:] if f"({page.name})" not in index[1:]] == ["index.md"]
 
 
+def test_the_tests_that_the_page_on_security_names_exist() -> None:
+    files = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    named = re.findall(r"`(test_\w+)`", (ROOT / "docs" / "security.md").read_text("utf-8"))
+    assert len(named) > 5 and [name for name in named if f"def {name}(" not in files] == []
+
+
 def test_the_ways_to_the_tests_agree() -> None:
     readme, guide, make, ci = (
         (ROOT / name).read_text("utf-8")
