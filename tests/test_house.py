@@ -16,12 +16,13 @@ PACKAGES = {"keras_sentmatch": "keras_sentmatch"} | {
 }
 # What a module may import inside a function: what is optional, or heavy.
 LAZY = set(
-    "ai_edge_litert datasets h5py jax keras keras_hub keras_tuner matplotlib nltk onnx onnxruntime "
+    "ai_edge_litert datasets faiss h5py jax keras keras_hub keras_tuner matplotlib nltk onnx onnxruntime "
     "openpyxl pandas pyarrow regex rich safetensors scipy sentencepiece sklearn spacy tensorboard tensorflow "
     "tensorflow_datasets tensorflow_text tf2onnx tokenizers torch".split()
 )
 # The same in the library: what loads Keras, needed or not.
 LAZY_OWN = {
+    ("keras_sentmatch.service.app", "keras_sentmatch.explanations"),
     ("keras_sentmatch.applications.backbone", "keras_sentmatch.text.backbones"),
     ("keras_sentmatch.inference.matcher", "keras_sentmatch.inference.compiled"),
     ("keras_sentmatch.inference.run_folder", "keras_sentmatch.applications"),

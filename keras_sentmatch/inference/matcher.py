@@ -22,6 +22,7 @@ from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.encoders.subwords import Encoder
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference._encodings import EncodedCorpus
 from keras_sentmatch.inference.base import Array, BaseMatcher, Corpus
 from keras_sentmatch.inference.learned import FILE, LearnedPairs
 from keras_sentmatch.inference.pairs import check_count
@@ -253,8 +254,6 @@ class Matcher(OneModelMatcher):
         matcher.rank("An animal moves.", corpus, top_k=1, label="entailment")
         ```
         """
-        from keras_sentmatch.inference._encodings import EncodedCorpus
-
         if isinstance(sentences, str):
             raise InputError("The sentences are one string. Expected a list of strings.")
         check_count("batch_size", batch_size)

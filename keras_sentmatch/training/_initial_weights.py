@@ -66,7 +66,7 @@ def init_from(
     of_classes = model.output_shape[-1], old.output_shape[-1]
     copied, kept = 0, len(model.weights) - len(weights)
     if len(weights) != len(given_weights):
-        raise InputError(f"{where}, a model of another form. {SAME}")
+        raise _other_form(where, model, old)
     for new, given in zip(weights, given_weights):
         if id(new) in fresh:
             kept += 1
@@ -82,13 +82,22 @@ def init_from(
             kept += 1  # a last layer for other labels
             continue
         else:
-            raise InputError(f"{where}, a model of another form. {SAME}")
+            raise _other_form(where, model, old)
         copied += 1
     known = ""
     if tables := word_tables(model):
         found = len(rows[id(tables[0])][0]) - 2
         known = f" with {found:,} of {encoder.vocabulary_size:,} words"
     log.info(f"starting from {folder}: {copied} weights{known}; {kept} are new")
+
+
+def _other_form(where: str, model: keras.Model, old: keras.Model) -> InputError:
+    """Return the error for a run whose model has other arguments, which it names."""
+    one, two = old.get_config(), model.get_config()
+    free = {"name", "vocabulary_size", "char_vocabulary_size", "num_classes"}
+    names = [name for name in one if name not in free and one[name] != two.get(name)]
+    its, this = (", ".join(f"{n}={c.get(n)!r}" for n in names[:4]) for c in (one, two))
+    return InputError(f"{where}, a model of another form. It has {its}, this one {this}. {SAME}")
 
 
 def _shared_weights(model: keras.Model, other: keras.Model) -> list[Any]:

@@ -150,7 +150,7 @@ THINGS = [f"thing{letter}" for letter in "abcdefghijklmnopqrst"]
 def words(tmp_path):
     file = tmp_path / "antonyms.txt"
     file.write_text("\n".join(map(" ".join, zip(THINGS[::2], THINGS[1::2]))), "utf-8")
-    return f"antonyms={file}"
+    return str(file)
 
 
 def pairs(rows, split="train"):
