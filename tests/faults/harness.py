@@ -43,7 +43,7 @@ class Command:
     """A command of the table.
 
     Args:
-        line: Its arguments, in a folder with `pairs.tsv`, `new.tsv`, `lines.txt`, and the trained `run` and `other`.
+        line: Its arguments, in a folder with `pairs.tsv`, `held.tsv`, `new.tsv`, `lines.txt`, `run` and `other`.
         out: The file or folder that it writes.
         again: What the second call adds.
         reads: The file whose change disturbs it.
@@ -69,7 +69,7 @@ COMMANDS = {
         "out", "--resume", needs="keras_tuner",
     ),
     "predict": Command("predict run new.tsv --out out.tsv", "out.tsv", "--resume", "new.tsv"),
-    "calibrate": Command("calibrate run --data pairs.tsv --split train", "run"),
+    "calibrate": Command("calibrate run --data held.tsv", "run", reads="held.tsv"),
     "rank --save-index": Command("rank run query lines.txt --save-index out", "out", reads="lines.txt"),
     "mine": Command(
         "mine run lines.txt --label yes --threshold 0.1 --out out.tsv", "out.tsv", "--resume", "lines.txt"
@@ -468,6 +468,8 @@ def write_inputs(folder: Path) -> None:
     ]
     text = "".join(f"{a}\t{b}\t{label}\n" for a, b, label in pairs)
     (folder / "pairs.tsv").write_text("sentence1\tsentence2\tlabel\n" + text, "utf-8")
+    text = text.replace("a ", "one ").replace("the ", "another ")  # no training pairs
+    (folder / "held.tsv").write_text("sentence1\tsentence2\tlabel\n" + text, "utf-8")
     text = "".join(f"{a}\t{b}\n" for a, b, _ in pairs * 5)
     (folder / "new.tsv").write_text("sentence1\tsentence2\n" + text, "utf-8")
     (folder / "lines.txt").write_text("".join(f"{a}\n{b}\n" for a, b, _ in pairs[:40]), "utf-8")
