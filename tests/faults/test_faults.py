@@ -1,9 +1,12 @@
 """A sample of `python -m benchmarks.faults`: each fault once, and each command once."""
 
 import random
+import subprocess
+import sys
 
 import pytest
 
+from tests.cross_backend import ROOT
 from tests.faults.harness import COMMANDS, FAULTS, Bench, Command, digest, finish, preload, start
 
 pytestmark = [pytest.mark.slow, pytest.mark.backend("torch")]
@@ -52,15 +55,15 @@ def test_reading_files_of_a_stranger_does_nothing_else(bench, name):
     assert [line for line in noted if not line.startswith(allowed or ("-",))] == []
 
 
-def test_the_watch_sees(bench):
-    folder = bench.copy("watched")
-    (folder / "mine.py").write_text(
-        "import socket; socket.socket(); open('/tmp/sentmatch-outside', 'a')"
+def test_the_watch_sees(tmp_path):
+    (tmp_path / "mine.py").write_text("import socket; socket.socket(); open('/tmp/outside', 'a')")
+    program = (
+        "import sys, pathlib; from tests.faults.harness import Watch; folder = pathlib.Path(sys.argv[1]);"
+        "sys.addaudithook(Watch(folder)); sys.path.insert(0, str(folder)); import mine"
     )
-    command = Command("--code mine.py train bag_of_words --data pairs.tsv", "")
-    finish(start(folder, command, fault="watch"))
-    noted = (folder / "watched").read_text()
-    assert all(word in noted for word in ("socket", "/tmp/sentmatch-outside", "mine.py"))
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, check=True)
+    noted = (tmp_path / "watched").read_text()
+    assert all(word in noted for word in ("socket", "/tmp/outside", "mine.py"))
 
 
 def test_the_digest_sees_another_result(bench):
