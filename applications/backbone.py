@@ -45,6 +45,8 @@ class BackboneModel(PairModel):
         InputError: The backbone is not supported or cannot be loaded.
     """
 
+    unused = inspect.signature(PairModel.__init__).parameters.keys() - {"num_classes", "dropout"}
+
     def read(self, pair: Sentence):
         """The output from `token_ids`, `padding_mask`, `mask` and perhaps `segment_ids` of a pair."""
         raise NotImplementedError
@@ -58,17 +60,13 @@ class BackboneModel(PairModel):
         backbone_dropout: float | None = None,
         **kwargs,
     ):
+        self.check_arguments(kwargs)
         super().__init__(num_classes=num_classes, dropout=dropout, **kwargs)
         self.trainable_backbone = trainable_backbone
         self.backbone_dropout = backbone_dropout
         self.bert = Backbone(backbone, self.policy, backbone_dropout)
         self.backbone = self.bert.config
         self.max_length = self.bert.max_length
-
-    @classmethod
-    def arguments(cls) -> dict[str, inspect.Parameter]:
-        words = inspect.signature(PairModel.__init__).parameters.keys() - {"num_classes", "dropout"}
-        return {n: p for n, p in super().arguments().items() if n not in words}
 
     def make_graph(self) -> None:
         super().make_graph()

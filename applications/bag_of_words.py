@@ -1,5 +1,7 @@
 """Bag of words: a linear model of which words occur. Nothing is read in order, nothing is trained long."""
 
+import inspect
+
 import keras
 
 from keras_sentmatch.applications.hyperparameters import Choice
@@ -29,22 +31,27 @@ class BagOfWords(WithLinearPart, PairModel):
         logits = self.wide(one.word_ids, two.word_ids, one.vectors, two.vectors)
         return self.probabilities(logits)
 
-    def __init__(self, *, matching_features: bool = False, dropout: float = 0.0, **kwargs):
+    def __init__(self, *, matching_features: bool = False, **kwargs):
         """Make the model with random weights.
 
         Args:
             matching_features: Whether the model compares word vectors too. Defaults to `False`.
-            dropout: Dropout rate on word vectors. Defaults to `0.0`.
         """
-        super().__init__(dropout=dropout, **kwargs)
+        self.check_arguments(kwargs)
+        super().__init__(**kwargs)
         self.matching_features = matching_features
 
         if matching_features:
-            self.word_representation = self.make_word_representation()
+            self.word_representation = self.make_word_representation(dropout=0.0)
         self.wide = LinearPart(self, matching_features, trainable=True)
         self.probabilities = self.make_probabilities()
         self.make_graph()
 
+    unused = inspect.signature(PairModel.__init__).parameters.keys() - {
+        "vocabulary_size",
+        "num_classes",
+        "embedding_dim",
+    }
     shares_encoder = False
 
     @property

@@ -58,6 +58,7 @@ class PairModel(TrainingHooks, keras.Model):
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     search_space: ClassVar[list[Parameter]] = []
     pictures: ClassVar[tuple[PictureSpec, ...]] = ()
+    unused: ClassVar[Collection[str]] = ()  # arguments above that would change nothing
     shares_encoder: bool = True  # whether `encode` runs once, on both sentences stacked
     _made = False
 
@@ -127,7 +128,8 @@ class PairModel(TrainingHooks, keras.Model):
             if "__init__" in vars(base):
                 parameters = inspect.signature(vars(base)["__init__"]).parameters
                 found |= {name: p for name, p in parameters.items() if name not in found}
-        return {name: p for name, p in found.items() if name not in ("self", "args", "kwargs")}
+        hidden = {"self", "args", "kwargs", *cls.unused}
+        return {name: p for name, p in found.items() if name not in hidden}
 
     @classmethod
     def check_arguments(cls, names: Collection[str]) -> None:

@@ -128,6 +128,12 @@ def test_a_misspelled_argument_is_refused_with_the_one_that_is_near(name):
             make(num_clases=2, **({"backbone": None} if name not in WORD_LEVEL else WORDS))
 
 
+@pytest.mark.parametrize("name", [n for n in list_models() if get_model_class(n).unused])
+def test_an_argument_that_would_change_nothing_is_refused(name):
+    with pytest.raises(InputError, match="no argument 'char_dim'"):
+        build_model(name, char_dim=3, **({"backbone": None} if name not in WORD_LEVEL else WORDS))
+
+
 def test_a_misspelled_argument_of_a_block_is_refused_too():
     message = "FeatureAttention has no argument 'reductoin'. Did you mean reduction?"
     for config in ({"feature_attention": "fa"}, {"feature_attention": FeatureAttention()}):
