@@ -94,7 +94,7 @@ def init_from(
 def _other_form(where: str, model: keras.Model, old: keras.Model) -> InputError:
     """Return the error for a run whose model has other arguments, which it names."""
     one, two = old.get_config(), model.get_config()
-    free = {"name", "vocabulary_size", "char_vocabulary_size", "num_classes"}
+    free = {"name", "vocabulary_size", "num_classes"}
     names = [name for name in one if name not in free and one[name] != two.get(name)]
     its, this = (", ".join(f"{n}={c.get(n)!r}" for n in names[:4]) for c in (one, two))
     return InputError(f"{where}, a model of another form. It has {its}, this one {this}. {SAME}")

@@ -107,11 +107,14 @@ def test_a_hybrid_solves_its_linear_part_for_the_new_pairs(tmp_path):
             {"name": "re2", "encoder": {"features": ["word"]}},
             "a run of BiMPM, but the recipe trains RE2",
         ),
-        ({"units": 6}, "a model of another form. Set the same"),
-        ({"dim": 12}, "a model of another form"),
+        (
+            {"units": 6},
+            "a model of another form. It has units=4, this one units=6. Set the same",
+        ),
+        ({"dim": 12}, "It has embedding_dim=8, this one embedding_dim=12"),
         (
             {"encoder": {"features": ["word"]}},
-            "a model of another form",
+            r"It has char_vocabulary_size=\d+, this one char_vocabulary_size=0",
         ),
     ],
 )
