@@ -6,9 +6,9 @@ command must either have finished or end with one clear error. The same command,
 option, must then give the undisturbed result. Nothing incomplete may stand under a final name in between.
 """
 
+import ctypes
 import hashlib
 import io
-import json
 import multiprocessing
 import os
 import re
@@ -183,6 +183,13 @@ def _writes(event: str, arguments: tuple) -> bool:
     )
 
 
+def _drop_capabilities() -> None:
+    """Make the permissions of files count for root, who stays the owner and so can still read every file."""
+    header, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    if ctypes.CDLL(None, use_errno=True).capset(header, none):
+        raise OSError(ctypes.get_errno(), "capset")
+
+
 def _child(
     folder: Path, line: str, command: Command, fault: str, moment: int, count: Any, size: int
 ) -> None:
@@ -199,7 +206,7 @@ def _child(
     if fault == "disk full":
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     if fault == "read-only" and os.getuid() == 0:
-        os.setuid(65534)
+        _drop_capabilities()
     if fault == "watch":
         tempfile.tempdir = str(folder)
         sys.addaudithook(Watch(folder))
@@ -343,7 +350,6 @@ class Bench:
     home: Path
 
     def __post_init__(self) -> None:
-        os.chmod(self.home, 0o755)
         self.base = self.home / "base"
         self.base.mkdir()
         self.undisturbed: dict[str, tuple[dict[str, str], int, int]] = {}
@@ -385,10 +391,10 @@ class Bench:
         before = digest(folder / command.out) if (folder / command.out).exists() else {}
         moment = 1 + int(share * writes)
         size = max(int(largest * (0.2 + 0.7 * share)), 1) if fault == "disk full" else 0
-        if fault == "read-only":
-            os.chmod(folder, 0o555)
-            (folder / "log").touch()
-            os.chmod(folder / "log", 0o666)
+        closed = [folder, folder / "run"] if fault == "read-only" else []
+        (folder / "log").touch()
+        for path in closed:
+            path.chmod(0o555)
         process = start(folder, command, fault=fault, moment=moment, size=size)
         statuses = []
         if fault == "two at once":
@@ -397,8 +403,8 @@ class Bench:
         statuses.append(finish(process))
         log = (folder / "log").read_text("utf-8", "replace")
         broken = _judge_disturbed(command, folder, fault, statuses, log, want, before)
-        if fault == "read-only":
-            os.chmod(folder, 0o755)
+        for path in closed:
+            path.chmod(0o755)
         if not broken:
             broken = self._judge_again(command, folder, fault, want)
         if not broken:
@@ -473,9 +479,3 @@ def write_inputs(folder: Path) -> None:
     text = "".join(f"{a}\t{b}\n" for a, b, _ in pairs * 5)
     (folder / "new.tsv").write_text("sentence1\tsentence2\n" + text, "utf-8")
     (folder / "lines.txt").write_text("".join(f"{a}\n{b}\n" for a, b, _ in pairs[:40]), "utf-8")
-
-
-def record(path: Path, row: dict[str, Any]) -> None:
-    """Append a row to a JSON-lines file."""
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
