@@ -430,10 +430,8 @@ def serving() -> Block:
     ]
     names = ("cases", "answered", "refused", "failed")
     files = [f"{sum(int(row[name]) for row in rows('mutations')):,}" for name in names]
-    text = (
-        "Of {} damaged or hostile files {} gave a prediction, {} an error of this library, and {} "
-    )
-    text = (text + "anything else.").format(*files)
+    text = "{} damaged or hostile files were tried: {} led to a prediction, {} to an error message"
+    text = (text + " of this library, and {} to anything else.").format(*files)
     head = "clients,requests,wrong,pairs/s,median ms,95% ms,predict 1,predict 64"
     return [*table(head, lines), "", text], None
 

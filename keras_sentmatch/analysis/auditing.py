@@ -12,7 +12,7 @@ from keras_sentmatch.data import PairDataset, leak_report
 from keras_sentmatch.data.splits import plain_sides
 from keras_sentmatch.display.progress import progress_bar
 from keras_sentmatch.display.rendering import render, render_page
-from keras_sentmatch.display.tables import write_report
+from keras_sentmatch.display.tables import write_report, write_text
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training import train
@@ -242,10 +242,10 @@ def _notes(report: Mapping[str, Any], pairs: PairDataset) -> list[str]:
     for name, leak in report["leaks"].items():
         share = leak["shared_sentences"] / max(leak["sentences"], 1)
         found += [
-            (leak["shared_pairs"], f"of {leak['rows']:,} {name} pairs are among these pairs. Remove "
-             "them from one of the two, or the metrics will be too good."),
-            (leak["shared_sentences"], f"sentences of the {name} pairs ({share:.0%}) are among these "
-             "pairs."),
+            (leak["shared_pairs"], f"of {leak['rows']:,} {name} pairs are also among the audited "
+             "ones. Remove them from either part; otherwise, the metrics will be too high."),
+            (leak["shared_sentences"], f"sentences of the {name} pairs ({share:.0%}) also occur in the "
+             "audited ones."),
         ]  # fmt: skip
     found += [
         (counts["conflicting"], "rows have a pair that also has another label "
@@ -261,8 +261,8 @@ def _notes(report: Mapping[str, Any], pairs: PairDataset) -> list[str]:
     for name, value in report["shortcuts"].items():
         if value > majority + MARGIN:
             notes.append(
-                f"A model that sees {name} reaches {value:.3f} accuracy, and the most frequent label "
-                f"{majority:.3f}. A model can predict without comparing the sentences."
+                f"A model that sees {name} reaches an accuracy of {value:.3f}; always predicting the most "
+                f"frequent label reaches {majority:.3f}. So a model need not compare the sentences."
             )
     if rare := rarest_class(pairs):
         notes.append(
@@ -278,5 +278,4 @@ def save_audit(report: Mapping[str, Any], folder: Path) -> None:
     markdown = render("audit.md", r=report, columns=COLUMNS, suspects=rows[:SHOWN])
     write_report(folder, "audit", report, markdown, COLUMNS, rows)
     title = f"Audit of {report['data'] or 'pairs'}"
-    page = render_page("audit.html", title, r=report, most=SHOWN)
-    (folder / "audit.html").write_text(page, encoding="utf-8")
+    write_text(folder / "audit.html", render_page("audit.html", title, r=report, most=SHOWN))

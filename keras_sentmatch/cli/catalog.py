@@ -69,8 +69,11 @@ def models(
     as_json: options.Json = False,
 ) -> None:
     """List the models with size, accuracy and speed; show one; or list the data formats."""
-    if profile and name is None:
-        raise InputError("--profile needs the name of a model.")
+    if (profile and name is None) or (setting and not profile) or (datasets and name):
+        raise InputError(
+            "Expected --datasets alone, or a MODEL, optionally with --profile, and --set only with "
+            "--profile."
+        )
     if datasets:
         _list_datasets(as_json)
     elif name is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.cli.options import own_code
-from keras_sentmatch.display.tables import printable, shown
+from keras_sentmatch.display.tables import data_name, printable, shown
 
 log = logging.getLogger(__name__)
 Report = Mapping[str, Any]
@@ -87,8 +87,7 @@ def print_report(
 
 def title(report: Report) -> str:
     """Return the run and the data that a table is about."""
-    data = " ".join(str(report[key]) for key in ("data", "split") if report.get(key))
-    return " on ".join(str(part) for part in (report.get("run"), data) if part)
+    return " on ".join(str(part) for part in (report.get("run"), data_name(report)) if part)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:

@@ -1,7 +1,7 @@
 """`mine` and `rank`: the matching pairs or groups of many sentences, and the best matches of one."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +18,10 @@ TABLES = (".tsv", ".csv", ".jsonl")
 PAGES = (".html", ".htm")
 SHOWN = 20
 MOST_ON_PAGE = 500  # groups
+PAIR = ("line1", "line2", "sentence1", "sentence2", "score")
+GROUP = ("group", "size", "representative")
+OWN = ("index", "line", "sentence", "score")  # columns that these commands write
 Rows = list[dict[str, Any]]
-Column = Annotated[str, option("Column of a table with the sentences. Its other columns are kept.")]
 
 
 def mine(
@@ -36,7 +38,12 @@ def mine(
     groups: Annotated[
         bool, option("Find groups of sentences that match each other.", "--groups")
     ] = False,
-    column: Column = "sentence",
+    column: Annotated[
+        str | None,
+        option(
+            "Column of a table with the sentences. Default: sentence. Groups keep the other columns."
+        ),
+    ] = None,
     threshold: Annotated[
         float | None,
         option("Lowest score of a match. Default: the run's threshold, or 0.5."),
@@ -72,7 +79,8 @@ def mine(
             f"{partial} has the scores of an interrupted run. Continue with --resume, or delete it to "
             "start again."
         )
-    texts = [read_sentences(file, column) for file in (corpus, against) if file is not None]
+    files = [file for file in (corpus, against) if file is not None]
+    texts = read_sentences(column, files, (*OWN, *GROUP))
     matcher = scoring.load(run).matcher
     given: Any = {"threshold": threshold, "label": label, "candidates": candidates}
     given |= {"batch_size": scoring.batch_size, "partial": out}
@@ -98,14 +106,17 @@ def mine(
         return
     if not found:
         log.info("no sentences match")
-    elif out is None:
-        heads = ["size", "representative"] if groups else list(found[0])
+    if out is not None:
+        names = (
+            PAIR if not groups else (*GROUP, *dict.fromkeys(["sentence", "score", *texts[0][0]]))
+        )
+        _write(out, found, names, corpus, len(sentences[0]))
+        log.info("%s in %s", f"{len(found):,} {'groups' if groups else 'pairs'}", out)
+    elif found:
+        heads = ["size", "representative"] if groups else PAIR
         print_table(heads, [[row[name] for name in heads] for row in found[:SHOWN]])
         if len(found) > SHOWN:
             log.info("%s more: write them to a file with --out", f"{len(found) - SHOWN:,}")
-    else:
-        _write(out, found, corpus, len(sentences[0]))
-        log.info("%s in %s", f"{len(found):,} {'groups' if groups else 'pairs'}", out)
     if out is not None and out.suffix in PAGES:
         log.info("next: open %s in a browser", out)
     elif found and groups and out is None:
@@ -115,10 +126,10 @@ def mine(
         suggest_explain(run, found[0]["sentence1"], found[0]["sentence2"])
 
 
-def _write(out: Path, found: Rows, corpus: Path, sentences: int) -> None:
+def _write(out: Path, found: Rows, names: Any, corpus: Path, sentences: int) -> None:
     from keras_sentmatch.display.rendering import render_page
+    from keras_sentmatch.display.tables import write_text
     from keras_sentmatch.inference.answer_file import as_text
-    from keras_sentmatch.safety import replace_file
 
     if out.suffix in PAGES:
         counts = {"count": len(found), "members": sum(one["size"] for one in found)}
@@ -126,20 +137,12 @@ def _write(out: Path, found: Rows, corpus: Path, sentences: int) -> None:
         title = f"Groups of {corpus.name}"
         text = render_page("groups.html", title, groups=shown, sentences=sentences, **counts)
     else:
-        if out.suffix != ".jsonl" and found and "members" in found[0]:
-            found = list(_member_rows(found))
-        columns = {name: [row[name] for row in found] for name in (found[0] if found else ())}
-        text = as_text(columns, out.suffix.removeprefix("."))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(out, text)
-
-
-def _member_rows(groups: Rows) -> Iterator[dict[str, Any]]:
-    """Yield one row per sentence of each group."""
-    for one in groups:
-        facts = {name: one[name] for name in ("group", "size", "representative")}
-        for member in one["members"]:
-            yield {**facts, **member}
+        if out.suffix == ".jsonl":
+            names = list(found[0]) if found else []
+        elif "group" in names:  # one row per sentence
+            found = [{**one, **member} for one in found for member in one["members"]]
+        text = as_text({name: [row[name] for row in found] for name in names}, out.suffix[1:])
+    write_text(out, text)
 
 
 def rank(
@@ -160,8 +163,15 @@ def rank(
     save_index: Annotated[
         Path | None, option("Build an index of CANDIDATES in this folder, and use it.")
     ] = None,
-    column: Column = "sentence",
-    candidates: Annotated[int, option("Number of sentences of an index to score.")] = 100,
+    column: Annotated[
+        str | None,
+        option(
+            "Column of a table with the sentences. Default: sentence. Its other columns are kept."
+        ),
+    ] = None,
+    candidates: Annotated[
+        int | None, option("Number of sentences of an index to score. Default: 100.")
+    ] = None,
     top_k: Annotated[int, option("Number of sentences to show.")] = 10,
     label: Annotated[
         str | None, option("Label to rank by; required for more than two labels.")
@@ -171,8 +181,13 @@ def rank(
     """Order the sentences of a file or an index by how well they match a sentence."""
     if (file is None) == (index is None) or (index is not None and save_index is not None):
         raise InputError("Give the candidates either as a file, or as an index with --index.")
+    folder = index or save_index
+    if column is not None and file is None:
+        raise InputError("--column names a column of a file, and an index has its sentences.")
+    if candidates is not None and folder is None:
+        raise InputError("--candidates needs an index. All sentences of a file are scored.")
     given: Any = {"top_k": top_k, "label": label, "batch_size": scoring.batch_size}
-    rows = [] if file is None else read_sentences(file, column)
+    rows = [] if file is None else read_sentences(column, [file], OWN)[0]
     if save_index is not None:
         from keras_sentmatch.corpus import Index
 
@@ -183,12 +198,12 @@ def rank(
         log.info("%s sentences in %s", f"{len(rows):,}", save_index)
     loaded = scoring.load(run)
     found: Rows
-    if folder := index or save_index:
+    if folder is not None:
         from keras_sentmatch.corpus import Index
 
-        opened = Index(folder, loaded.matcher)
-        with scoring.working(range(min(candidates, len(opened)))):
-            found = [dict(one) for one in opened.rank(query, candidates=candidates, **given)]
+        opened, most = Index(folder, loaded.matcher), 100 if candidates is None else candidates
+        with scoring.working(range(min(most, len(opened)))):
+            found = [dict(one) for one in opened.rank(query, candidates=most, **given)]
         for one in found:
             del one["index"]  # its line is among the columns
     else:
@@ -205,12 +220,24 @@ def rank(
         log.info("no sentence of the index shares a word with the query")
 
 
-def read_sentences(path: Path, column: str) -> Rows:
-    """Return the sentences of a text or a table: `line`, `sentence` and other columns of each."""
-    rows = list(_table_rows(path, column) if path.suffix in TABLES else _lines(path))
-    if not rows:
-        raise InputError(f"{path} contains no sentences. Write one sentence per line.")
-    return rows
+def read_sentences(column: str | None, paths: list[Path], own: Sequence[str]) -> list[Rows]:
+    """Return the sentences of texts or tables: `line`, `sentence` and other columns of each.
+
+    Other columns with a name in `own` are called `own_NAME`.
+    """
+    if column is not None and not any(path.suffix in TABLES for path in paths):
+        raise InputError(
+            f"--column is {column}, but {paths[0]} has one sentence per line. A table has a name that "
+            f"ends in {', '.join(TABLES)}."
+        )
+    found = []
+    for path in paths:
+        table = path.suffix in TABLES
+        rows = _table_rows(path, column or "sentence", own) if table else _lines(path)
+        found.append(list(rows))
+        if not found[-1]:
+            raise InputError(f"{path} contains no sentences. Write one sentence per line.")
+    return found
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -228,13 +255,13 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         log.info("%s: %d blank lines skipped", path, blank)
 
 
-def _table_rows(path: Path, column: str) -> Iterator[dict[str, Any]]:
+def _table_rows(path: Path, column: str, own: Sequence[str]) -> Iterator[dict[str, Any]]:
     from keras_sentmatch.data.files import HEADER, BadRow, TextFile, json_records, table
 
     read: Callable[..., Any] = json_records
     if path.suffix != ".jsonl":
         read = table(separator=None, quoted=None)
-    names: Sequence[str] = ()
+    names: dict[str, str] = {}
     for where, row in read(TextFile(path)):
         if isinstance(row, BadRow):
             raise InputError(f"{path}{where}: {row.message}.")
@@ -246,6 +273,13 @@ def _table_rows(path: Path, column: str) -> Iterator[dict[str, Any]]:
         if where == HEADER:
             continue
         if not names:
-            names = [name for name in row if name not in (column, "line", "sentence", "score")]
-        further = {name: row.get(name, "") for name in names}
+            taken = {*own, *row}
+            names = {n: _free_name(n, taken) if n in own else n for n in row if n != column}
+        further = {new: row.get(name, "") for name, new in names.items()}
         yield {"line": int(where.removeprefix(":")), "sentence": row[column], **further}
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    while name in taken:
+        name = f"own_{name}"
+    return name

@@ -20,7 +20,9 @@ def export(
     format: Annotated[str, option("saved_model, onnx or litert.")] = "saved_model",
     pairs: Annotated[
         Path | None,
-        option("Pairs to verify the export with, besides the built-in ones.", metavar="FILE"),
+        option(
+            "Pairs to verify the export with, in addition to the built-in ones.", metavar="FILE"
+        ),
     ] = None,
     tolerance: Annotated[float, option("Maximum difference of a probability.")] = 1e-5,
     backend: options.Backend = None,

@@ -59,7 +59,7 @@ def predict(
         scoring.use_backend()
         facts: dict[str, Any] = {"run": digest_of(run), "--engine or --backend": scoring.runs_on}
         facts |= {"--batch-size": scoring.batch_size}
-        facts |= {f"--{name}": value for name, value in asked.reading().items()}
+        facts |= {f"--{n.replace('_', '-')}": value for n, value in asked.reading().items()}
         _write(stream, run, scoring, AnswerFile(out, format, facts, resume=resume))
     if not standard_input:
         some = *asked.arguments(), "--limit", 5, "--out", "pages"

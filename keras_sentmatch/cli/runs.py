@@ -138,7 +138,7 @@ class Scoring:
     backend: options.Backend = None
     engine: Annotated[
         Engine,
-        option("onnx is the fastest on a CPU. TensorFlow makes its model once."),
+        option("onnx is the fastest on a CPU. Its model is made once, which needs TensorFlow."),
     ] = Engine.KERAS
 
     def __post_init__(self) -> None:

@@ -70,6 +70,7 @@ def group(
         log.info("%d matching pairs would join groups of more than %d sentences", refused, LARGEST)
     wanted = [np.array(part)[np.stack(np.triu_indices(len(part), 1), 1)] for part in parts]
     found = miner.shown(miner.scores(np.concatenate([*wanted, np.zeros((0, 2), int)])))
+    miner.finish()
     groups, start = [], 0
     for part, pairs in zip(parts, wanted):
         groups += _clusters(part, found[start : start + len(pairs)], least)

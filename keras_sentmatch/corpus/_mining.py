@@ -76,7 +76,9 @@ def mine(
     ```
     """
     miner = Miner(matcher, sentences, against, label, candidates, batch_size, partial)
-    return miner.pairs(miner.threshold(threshold))
+    found = miner.pairs(miner.threshold(threshold))
+    miner.finish()
+    return found
 
 
 class Distinct:
@@ -209,12 +211,15 @@ class Miner:
         pairs = self.candidates()
         log.info("%s candidate pairs", f"{len(pairs):,}")
         scores = self.scores(pairs, self.kept)
-        for path in (self.kept.partial, self.kept.note) if self.kept is not None else ():
-            path.unlink(missing_ok=True)
         equal = [self.first.sentences[i] == self.second.sentences[j] for i, j in pairs.tolist()]
         kept = np.flatnonzero((self.shown(scores) >= threshold) | np.array(equal, bool))
         kept = kept[np.argsort(-scores[kept], kind="stable")]
         return pairs[kept], scores[kept]
+
+    def finish(self) -> None:
+        """Delete the partial file, which nothing needs any more."""
+        for path in (self.kept.partial, self.kept.note) if self.kept is not None else ():
+            path.unlink(missing_ok=True)
 
     def pairs(self, threshold: float) -> list[Prediction]:
         """Return what `mine` returns."""

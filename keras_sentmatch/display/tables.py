@@ -1,6 +1,7 @@
 """Reports as Markdown, CSV and JSON files."""
 
 import csv
+import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.safety import replace_file
 
 _CONTROLS = re.compile(r"[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -76,14 +78,19 @@ def write_report(
     rows: Sequence[Sequence[Any]],
 ) -> None:
     """Write NAME.json, NAME.md and NAME.csv (without formulas) into a folder, made if missing."""
+    lines = io.StringIO(newline="")
+    writer = csv.writer(lines)
+    writer.writerow(columns)
+    writer.writerows([without_formula(value) for value in row] for row in rows)
+    text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+    for suffix, content in (("json", text), ("md", markdown), ("csv", lines.getvalue())):
+        write_text(folder / f"{name}.{suffix}", content)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file at once, through no link, and make its folder."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
-        (folder / f"{name}.json").write_text(text, encoding="utf-8")
-        (folder / f"{name}.md").write_text(markdown, encoding="utf-8")
-        with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(columns)
-            writer.writerows([without_formula(value) for value in row] for row in rows)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, text.encode("utf-8", "backslashreplace"))  # lone surrogates
     except OSError as error:
-        raise InputError(f"Cannot write into {folder}: {error.strerror or error}.") from error
+        raise InputError(f"Cannot write {path}: {error.strerror or error}.") from error

@@ -12,6 +12,7 @@ import numpy as np
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.colors import Scale
 from keras_sentmatch.display.rendering import render_page
+from keras_sentmatch.display.tables import write_text
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.errors import InputError
@@ -165,12 +166,13 @@ class Explanation:
 
     def save(self, path: str | Path) -> Path:
         """Write the page and return its path."""
-        return _write_page(path, self.html)
+        write_text(Path(path), self.html)
+        return Path(path)
 
 
-def save_overview(path: str | Path, pages: Sequence[tuple[str, Explanation]], title: str) -> Path:
+def save_overview(path: Path, pages: Sequence[tuple[str, Explanation]], title: str) -> None:
     """Write a page that links to the pages of many pairs, given as addresses and explanations."""
-    return _write_page(path, render_page("explanation_index.html", title, rows=pages))
+    write_text(path, render_page("explanation_index.html", title, rows=pages))
 
 
 def explain(
@@ -247,17 +249,6 @@ def explain(
             explanation.effects = occlude(matcher, *both, scores[row], batch_size)
         found.append(explanation)
     return found[0] if single else found
-
-
-def _write_page(path: str | Path, html: str) -> Path:
-    """Write a page and create its folder."""
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(html, encoding="utf-8", errors="xmlcharrefreplace")  # lone surrogates
-    except OSError as error:
-        raise InputError(f"Cannot write {path}: {error.strerror or error}.") from error
-    return path
 
 
 def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> None:

@@ -77,7 +77,7 @@ def test_repeats_conflicts_and_leaks_are_counted(found):
     leak = report["leaks"]["test"]
     assert (leak["shared_pairs"], leak["shared_sentences"]) == (1, leak["sentences"] - 1)
     notes = " ".join(report["notes"])
-    assert "1 of 2 test pairs are among these pairs" in notes
+    assert "1 of 2 test pairs are also among the audited ones" in notes
     assert "2 rows have a pair that also has another label" in notes
 
 
@@ -92,7 +92,10 @@ def test_shortcuts_and_balance(found):
 
 def test_the_page_and_the_files(found, tmp_path):
     _, report = found
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/audit.html").symlink_to(tmp_path / "secret")
     save_audit(report, tmp_path / "out")
+    assert not (tmp_path / "secret").exists()
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"audit.html", "audit.json", "audit.csv", "audit.md"}
     page = (tmp_path / "out/audit.html").read_text("utf-8")
@@ -100,7 +103,7 @@ def test_the_page_and_the_files(found, tmp_path):
     assert "http" not in page.replace("http-equiv", "") and "default-src 'none'" in page
     assert json.loads((tmp_path / "out/audit.json").read_text("utf-8")) == report
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="Cannot write into"):
+    with pytest.raises(InputError, match="Cannot write"):
         save_audit(report, tmp_path / "file")
 
 
@@ -138,12 +141,12 @@ def test_the_command(tmp_path, capsys):
     file = write(folder / "train.tsv", pairs)
     other = write(folder / "test.tsv", pairs.select(range(3)))
     text = run(0, file, "--test", other, "--out", str(out)).out
-    assert "3 of 3 test.tsv pairs are among these pairs" in text
+    assert "3 of 3 test.tsv pairs are also among" in text
     assert "rows whose label is probably wrong" in text
     assert json.loads((out / "audit.json").read_text())["rows"] == 60
     shown = run(0, str(folder))
     assert re.search("auditing 5. pairs", shown.err)
-    assert re.search("[1-3] of 3 test pairs are among these pairs", shown.out)
+    assert re.search("[1-3] of 3 test pairs are also among", shown.out)
     assert f"next: keras-sentmatch audit {folder} --out audit" in shown.err
     (folder / "train.tsv").unlink()
     assert "no train part. It has test" in run(2, str(folder)).err

@@ -224,7 +224,7 @@ def test_the_report_is_written(pairs, tmp_path):
     row = ["Hot tea | pot.", "Cold tea.", "entailment", "contradiction", "entailment"]
     assert row in section.rows
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="Cannot write into"):
+    with pytest.raises(InputError, match="Cannot write"):
         save_report(found, tmp_path / "file")
 
 

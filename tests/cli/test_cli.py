@@ -333,7 +333,7 @@ def test_each_command_ends_with_a_next_step_that_runs(
 
 
 def test_files_that_commands_write(trained, places, capsys, tmp_path):
-    """What the tables cannot show."""
+    """Reports, pairs and groups, in each format."""
     out = tmp_path / "report"
     only = ["--transform", "backtrans", "--translate", "tests.cli.test_cli:upper"]
     data = ["--data", trained.data, *COLUMNS, "--limit", "30"]
@@ -357,9 +357,25 @@ def test_files_that_commands_write(trained, places, capsys, tmp_path):
         text = file.read_text("utf-8")
         assert text.count("\n") == lines or "1 groups hold 3 of 3" in " ".join(text.split())
     assert re.search("^1,3,.*,[13]$", (tmp_path / "new/groups.csv").read_text(), re.M), "lines"
-    capsys.readouterr()
-    assert run(*mine[:-3], "--threshold", 1.1) == 0
-    assert "no sentences match" in capsys.readouterr().err
+    (tmp_path / "taken.csv").write_text("text,size,score,own_score\na dog,S,5,x\na dog,M,6,y\n")
+    of_table = ["mine", trained.folder, tmp_path / "taken.csv", "--column", "text", "--groups"]
+    assert run(*of_table, "--out", tmp_path / "taken.tsv") == 0
+    head, *rows = (tmp_path / "taken.tsv").read_text().splitlines()
+    assert head.split("\t")[3:] == "sentence score line own_size own_own_score own_score".split()
+    assert [row.split("\t")[1::5] for row in rows] == [["2", "S"], ["2", "M"]], (
+        "own columns are kept"
+    )
+    (tmp_path / "new/none.txt").write_text("a dog\nrain\n")
+    mine[2:] = [tmp_path / "new/none.txt", "--threshold", 1.1]
+    for more, head in (
+        (["--out", tmp_path / "none.tsv"], "line1\tline2\tsentence1\tsentence2\tscore\n"),
+        (["--groups", "--out", tmp_path / "none.tsv"], "group\tsize\trepresentative\tsentence"),
+        ([], ""),
+    ):
+        capsys.readouterr()
+        assert run(*mine, *more) == 0
+        assert "no sentences match" in capsys.readouterr().err
+        assert (tmp_path / "none.tsv").read_text().startswith(head)
 
 
 def upper(sentences):
@@ -389,7 +405,9 @@ def upper(sentences):
         ("tune drr_net --trials 0", "trials is 0. Expected at least 1"),
         ("tune drr_net --resume", "--resume needs --out"),
         ("models nothing --profile", "'nothing'"),
-        ("models --profile", "--profile needs the name of a model"),
+        ("models --profile", "a MODEL, optionally with --profile"),
+        ("models drcn --set model.units=9", "--set only with --profile"),
+        ("models drcn --datasets", "Expected --datasets alone"),
         ("predict nowhere --sentence1 a --sentence2 b", "nowhere is not a run folder"),
         ("predict nowhere", "either a FILE of pairs, or both"),
         ("predict nowhere x.tsv --sentence1 a --sentence2 b", "either a FILE of pairs, or both"),
@@ -398,6 +416,9 @@ def upper(sentences):
         ("predict nowhere x.tsv", "nowhere is not a run folder"),
         ("rank nowhere a", "either as a file, or as an index with --index"),
         ("rank nowhere a x.txt", "x.txt cannot be read"),
+        ("rank nowhere a x.txt --candidates 9", "--candidates needs an index"),
+        ("rank nowhere a --index x --column a", "--column names a column of a file"),
+        ("mine nowhere x.txt --column a", "x.txt has one sentence per line"),
         ("mine nowhere x.txt --groups --against y.txt", "--groups cannot be combined"),
         ("mine nowhere x.txt --out x.html", "ends in .tsv, .csv, .jsonl"),
         ("mine nowhere x.txt --resume", "--resume needs --out"),

@@ -166,6 +166,7 @@ def test_only_the_same_job_goes_on(job, folder, tmp_path, monkeypatch, capsys):
     for rows, noted, arguments, words in (
         (ROWS, text, job.command, "Continue with --resume, or delete"),
         (ROWS, text, [*resume, "--batch-size", 32], "another --batch-size (64, and now 32)"),
+        (ROWS, text, [*resume, "--on-error", "skip"], "another --on-error (raise, and now skip)"),
         (ROWS, text, ["predict", other, *resume[2:]], "with another run."),
         (changed, text, resume, "in.csv has changed: its first 8 rows"),
         (ROWS[:5], text, resume, "in.csv has changed"),

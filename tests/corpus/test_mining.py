@@ -117,7 +117,6 @@ def test_a_temperature_keeps_the_order_where_probabilities_are_one():
 
 def test_an_interrupted_call_continues(matcher, tmp_path, monkeypatch):
     monkeypatch.setattr(_mining, "_WINDOW", 8)
-    expected = mine(matcher, SENTENCES, threshold=0)
     score, kept = _mining.Miner._score, tmp_path / "kept"
     calls = []
 
@@ -139,11 +138,16 @@ def test_an_interrupted_call_continues(matcher, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="has the scores of another run"):
         mine(matcher, SENTENCES, threshold=0, partial=kept)
     monkeypatch.setattr(_mining.Miner, "_score", score)
-    matcher.asked = 0
-    assert mine(matcher, SENTENCES, threshold=0, partial=kept) == expected
-    assert matcher.asked <= len(
-        _mining.Miner(matcher, SENTENCES, None, None, 10, 64, None).candidates()
-    )
+    total = len(_mining.Miner(matcher, SENTENCES, None, None, 10, 64, None).candidates())
+    for find, late in ((mine, "_mining.Miner._copies"), (group, "_grouping.join")):
+        with monkeypatch.context() as patch, pytest.raises(TypeError):
+            patch.setattr(f"keras_sentmatch.corpus.{late}", None)
+            find(matcher, SENTENCES, threshold=0, partial=kept)
+        assert kept.with_name("kept.partial").exists(), "until the end"
+        matcher.asked = 0
+        found = find(matcher, SENTENCES, threshold=0, partial=kept)
+        assert found == find(make_matcher(), SENTENCES, threshold=0)
+        assert matcher.asked <= total or find is group
     assert list(tmp_path.iterdir()) == []
 
 

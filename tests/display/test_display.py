@@ -62,7 +62,12 @@ def test_control_characters_are_escapes():
 
 def test_no_cell_of_a_report_is_a_formula(tmp_path):
     rows = [["=HYPERLINK(1)", -0.5, None], ["+1", 2, "-x"], ["@a", 3, "a=b"]]
-    write_report(tmp_path, "errors", {}, "", ["category", "accuracy", "rule"], rows)
+    (tmp_path / "secret").write_text("mine")
+    for suffix in ("json", "md", "csv"):
+        (tmp_path / f"errors.{suffix}").symlink_to("secret")
+    columns = ["category", "accuracy", "rule"]
+    write_report(tmp_path, "errors", {"odd": "\ud800"}, "\ud800", columns, rows)
+    assert (tmp_path / "secret").read_text() == "mine", "links are replaced, not followed"
     lines = (tmp_path / "errors.csv").read_text().splitlines()
     assert lines[1:] == ["'=HYPERLINK(1),-0.5,", "'+1,2,'-x", "'@a,3,a=b"]
 

@@ -285,11 +285,15 @@ def test_words_are_escaped_and_no_script_may_run(tmp_path):
     (policy,) = re.findall('Content-Security-Policy" content="(.*?)"', found.html)
     assert policy.startswith("default-src 'none'; ") and "script-src" not in policy
     assert not re.findall(r"""(?:src|href)=["']?(?!data:)""", found.html.replace("src=x", ""))
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/page.html").symlink_to(tmp_path / "secret")
     path = found.save(tmp_path / "new" / "page.html")
+    assert not (tmp_path / "secret").exists(), "links are replaced, not followed"
     assert "\\ud83d" in path.read_text("utf-8")  # a lone surrogate has no UTF-8
     frame = found._repr_html_()
     assert frame.count("<") == 2 and frame.startswith("<iframe sandbox srcdoc=")
-    index = save_overview(tmp_path / "index.html", [("a.html", found)], "All of <them>")
+    index = tmp_path / "index.html"
+    save_overview(index, [("a.html", found)], "All of <them>")
     assert "All of &lt;them&gt;" in index.read_text() and "a &lt;b&gt;" in index.read_text()
     with pytest.raises(InputError, match="Cannot write"):
         found.save(path / "below-a-file.html")
