@@ -135,16 +135,16 @@ class SentencePairClassifier(ClassifierMixin, _SentencePairEstimator):
 
     Args:
         model: Name of a model. Defaults to `"hybrid"`.
-        epochs: Maximum number of epochs. Defaults to the recipe's, like the next three.
-        batch_size: Pairs per batch.
-        learning_rate: Highest learning rate.
+        epochs: Maximum number of epochs. Defaults to the value in the model's recipe.
+        batch_size: Number of pairs per batch. Defaults to the recipe's.
+        learning_rate: Highest learning rate. Defaults to the recipe's.
         vectors: Source of the word vectors: a file, `"encoder:NAME"`, `"table"`, `"auto"` or
-            `"none"`.
-        settings: Further values of the recipe, such as `{"training.patience": 3}`.
-        validation_fraction: Share of the pairs that chooses the best epoch. Pairs with the same
+            `"none"`. Defaults to the recipe's.
+        settings: Further settings of the recipe by key, such as `{"training.patience": 3}`.
+        validation_fraction: Share of the pairs used to choose the best epoch. Pairs with the same
             first sentence stay together. Defaults to `0.1`.
-        random_state: Seed of that choice and of the training, or a generator that draws it.
-            Defaults to `0`.
+        random_state: Seed of the validation split and of the training, or a generator that draws
+            it. Defaults to `0`.
         verbose: Whether to show the epochs on standard error. Defaults to `False`.
 
     Attributes:

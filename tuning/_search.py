@@ -21,7 +21,7 @@ from keras_sentmatch.safety import replace_file
 from keras_sentmatch.training import train_ensemble
 from keras_sentmatch.training.adapt import adapted
 from keras_sentmatch.training.callbacks import monitor_of
-from keras_sentmatch.training.checks import check_splits
+from keras_sentmatch.training.checks import check_recipe
 from keras_sentmatch.training.distillation import compute_teacher_targets
 from keras_sentmatch.training.encoding import EncodingCache
 from keras_sentmatch.training.lock import locked
@@ -135,7 +135,12 @@ def search(
     """
     _check_arguments(tuner, trials=trials, retrain=retrain)
     process = _process()
-    check_splits(splits)
+    check_recipe(recipe, splits, own_model=arguments.get("build") is not None)
+    if recipe.training.folds not in (0, "auto"):
+        raise InputError(
+            f"training.folds is {recipe.training.folds}, but a search compares configurations on "
+            "the validation pairs. Leave it out."
+        )
     recipe, _ = adapted(recipe, splits, searching=True)
     monitor, direction = monitor_of(splits["validation"].task, recipe.training.monitor)
     recipe = recipe.with_training(monitor=monitor)
@@ -160,7 +165,11 @@ def search(
         result = study.result()
         result.interrupted = interrupted
         if retrain and not interrupted:
-            result.retrained, result.interrupted = study.retrain(result.best, retrain)
+            try:
+                result.retrained, result.interrupted = study.retrain(result.best, retrain)
+            except KeyboardInterrupt:  # before there was anything to keep
+                log.info("Stopped by Ctrl-C; --resume continues with the retraining")
+                result.interrupted = True
         write_report(study.trials())
     return result
 

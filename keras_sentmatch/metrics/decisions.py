@@ -54,7 +54,7 @@ def best_threshold(
 ) -> float:
     """Return the threshold on the probability of the second class with the best metric.
 
-    Of equally good thresholds, the one nearest to 0.5 is returned.
+    If several thresholds are equally good, return the one nearest to 0.5.
 
     Args:
         labels: 0 or 1, [n].

@@ -39,9 +39,9 @@ def evaluate_predictions(
     | ranking | map, mrr, accuracy, nll, ece, questions, without_positive, without_negative | map |
     | regression | pearson, spearman, mse | pearson |
 
-    Of two labels, F1 is that of the one called yes, match, duplicate, paraphrase, true or 1, or else
-    of the rarer one. Candidates are ranked by the log odds of the right answer, which a temperature
-    does not round to ties.
+    With two labels, F1 is that of the label called yes, match, duplicate, paraphrase, entailment,
+    true, 1, positive, relevant or same, or else of the rarer one. Candidates are ranked by the log
+    odds of the right answer, which a temperature does not round to ties.
 
     Args:
         dataset: Labeled pairs, a `keras_sentmatch.data.PairDataset`.

@@ -39,13 +39,9 @@ def init_from(
 
     Raises:
         InputError: The folder is no run or an ensemble, its run has another model or other word
-            vectors, or the weights of the model are not trained.
+            vectors.
     """
     where = f"training.init is {folder}"
-    if isinstance(model, PairModel) and model.fit_trains == "nothing":
-        raise InputError(
-            f"{where}, but the weights of {model.name} are solved, not trained. Leave it out."
-        )
     if len(members_of(Path(folder))) > 1:
         raise InputError(f"{where}, an ensemble. Name the folder of one of its members.")
     run = Matcher.load(folder)

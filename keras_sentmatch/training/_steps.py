@@ -110,6 +110,7 @@ class Run:
             self.folder,
             *watched,
             self.recipe.training,
+            len(self.batches["train"]),
             self.data.validation,
             self.batches["validation"],
             resumed=state is not None,

@@ -1,6 +1,7 @@
 """The callbacks of a run: Keras's own, the task's metrics, and the progress display."""
 
 import importlib.util
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from rich.progress import (
 )
 
 from keras_sentmatch.metrics import evaluate_predictions
-from keras_sentmatch.training.config import TrainingConfig, f1_label
+from keras_sentmatch.training.config import MONITORS, TrainingConfig, f1_label
 from keras_sentmatch.training.resume import best_weights, save_weights
 
 if TYPE_CHECKING:
@@ -27,12 +28,11 @@ if TYPE_CHECKING:
 LOWER_IS_BETTER = ("val_loss", "loss")
 FIRST, LAST = 4, 19  # steps between which the time of a step is measured
 BY_KERAS = ("val_accuracy", "val_macro_f1", "val_loss")  # logged by `fit`
-MONITORS = {"classification": "val_accuracy", "ranking": "val_map", "regression": "val_pearson"}
 
 
 def monitor_of(task: str, monitor: str = "auto") -> tuple[str, str]:
     """Return the value that chooses the best epoch, and "max" or "min"."""
-    name = MONITORS[task] if monitor == "auto" else monitor
+    name = MONITORS[task][0] if monitor == "auto" else monitor
     return name, "min" if name in LOWER_IS_BETTER else "max"
 
 
@@ -177,6 +177,7 @@ def make_callbacks(
     monitor: str,
     mode: str,
     training: TrainingConfig,
+    steps: int,
     validation: "PairDataset",
     batches: "PairBatches",
     resumed: bool = False,
@@ -200,7 +201,8 @@ def make_callbacks(
             )
         )
     if not to_the_end:
-        patience = training.patience
+        in_epochs = math.ceil(training.patience_batches / steps)
+        patience = in_epochs or training.patience
         callbacks.append(keras.callbacks.EarlyStopping(monitor, mode=mode, patience=patience))
     callbacks.append(keras.callbacks.CSVLogger(folder / "history.csv", append=resumed))
     if keras.config.backend() == "tensorflow" and importlib.util.find_spec("tensorboard"):

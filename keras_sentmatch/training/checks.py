@@ -6,7 +6,7 @@ from keras_sentmatch import applications
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.metrics.ranking import ranking_counts
-from keras_sentmatch.training.config import TrainingConfig, did_you_mean, f1_label
+from keras_sentmatch.training.config import CLASS_F1, MONITORS, TrainingConfig, did_you_mean
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.training_data import Splits
 
@@ -83,7 +83,7 @@ def _described(dataset: PairDataset) -> str:
 
 
 def check_model(recipe: Recipe) -> None:
-    """Refuse arguments that the recipe's model does not have, and values of a wrong type."""
+    """Refuse arguments and settings that the recipe's model does not have, and wrong types."""
     if recipe.name not in applications.list_models():
         return
     cls = applications.get_model_class(recipe.name)
@@ -93,16 +93,23 @@ def check_model(recipe: Recipe) -> None:
         wanted = parameters[name].annotation if name in parameters else None
         if wanted in TYPES and type(value) not in (wanted, int if wanted is float else wanted):
             raise InputError(f"model.{name} is {value!r}; expected {TYPES[wanted]}.")
+    for key in ("folds", "init", "teacher") if cls.fit_trains == "nothing" else ():
+        if (value := getattr(recipe.training, key)) not in (0, "none", "auto", ()):
+            raise InputError(
+                f"training.{key} is {value!r}, but the weights of {recipe.name} are solved, not "
+                "trained. Leave it out."
+            )
 
 
 def check_monitor(training: TrainingConfig, train: PairDataset) -> None:
-    """Refuse to monitor the F1 of a label that the training pairs do not have."""
-    label, names = f1_label(training.monitor), train.label_names or ()
-    if label is not None and (train.task != "classification" or label not in names):
-        labels = f"their labels are {', '.join(names)}" if names else "they have scores, not labels"
+    """Refuse to monitor a metric that the task does not have, or the F1 of an unknown label."""
+    known = ["auto", *MONITORS[train.task]]
+    if train.task == "classification":
+        known += [f"{CLASS_F1}{name}" for name in train.label_names or ()]
+    if training.monitor not in known:
         raise InputError(
-            f"training.monitor is {training.monitor!r}, but the training pairs are {train.task} and "
-            f"{labels}. Expected val_f1: and one of the labels of a classification."
+            f"training.monitor is {training.monitor!r}, but the training pairs are {train.task}. "
+            f"Expected one of {', '.join(known)}."
         )
 
 

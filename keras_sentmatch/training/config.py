@@ -19,7 +19,11 @@ SCHEDULES = (
     "exponential",
 )
 CLASS_F1 = "val_f1:"  # and the name of a label
-MONITORS = ("accuracy", "macro_f1", "map", "mrr", "pearson", "spearman", "loss")
+MONITORS = {  # by task, the default first
+    "classification": ("val_accuracy", "val_macro_f1", "val_loss"),
+    "ranking": ("val_map", "val_mrr", "val_accuracy", "val_loss"),
+    "regression": ("val_pearson", "val_spearman", "val_loss"),
+}
 
 
 def _setting(default: Any, allowed: str, test: Callable[[Any], bool]) -> Any:
@@ -63,7 +67,7 @@ def _is_class_weight(value: Any) -> bool:
     return value in ("none", "balanced")
 
 
-_MONITORS = ("auto", *(f"val_{name}" for name in MONITORS))
+_MONITORS = ("auto", *dict.fromkeys(name for names in MONITORS.values() for name in names))
 
 
 def _is_monitor(value: Any) -> bool:
@@ -165,6 +169,7 @@ class TrainingConfig(_Table):
     epochs: int = _integer(30, 1, auto=True)
     length_buckets: int = _integer(5, 1)
     patience: int = _integer(5, 1, auto=True)
+    patience_batches: int = _integer(0, 0)
     folds: int | Literal["auto"] = _setting(
         0,
         '0, an integer of at least 2, or "auto"',

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from keras_sentmatch.errors import InputError
@@ -20,27 +20,26 @@ def locked(folder: Path) -> Iterator[None]:
     """Keep other processes out of a folder. A folder that stays empty is removed."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / LOCK
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
     try:
-        _lock(descriptor, folder)
-        try:
+        with nullcontext() if fcntl is None else _lock(folder):
             yield
-        finally:
-            path.unlink(missing_ok=True)
     finally:
-        os.close(descriptor)
         for parent in made:
             if not any(parent.iterdir()):
                 parent.rmdir()
 
 
-def _lock(descriptor: int, folder: Path) -> None:
-    if fcntl is None:
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(
-            f"{folder} is in use by another process. Wait for it, or name another folder."
-        ) from None
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    path = folder / LOCK
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW)) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"{folder} is in use by another process. Wait for it, or name another folder."
+            ) from None
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)

@@ -30,7 +30,7 @@ from keras_sentmatch.training.config import (
 )
 
 TABLES = ("model", *CONFIGS)
-# For a user's own data.
+# Settings of packaged recipes that are chosen by the number of pairs for a user's own data.
 AUTO = dict.fromkeys(("epochs", "patience", "batch_size", "folds", "init"), "auto")
 Tables = Mapping[str, Mapping[str, Any]]
 

@@ -1,4 +1,4 @@
-"""What the metrics of a run are worth, and those of its classes."""
+"""How reliable the metrics of a run are, the metrics of its classes, and advice."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

@@ -109,8 +109,8 @@ def train(
     with locked(folder), _full_disk_explained(folder):
         state = check_folder(folder, identity, resume)
         if resume:
-            done = "the beginning: nothing to resume" if state is None else f"epoch {state.epochs}"
-            log.info(f"Continuing in {folder} after {done}")
+            start_of = f"Nothing to resume: starting in {folder}"
+            log.info(f"Continuing after epoch {state.epochs} in {folder}" if state else start_of)
         if recipe.training.teacher and teacher_targets is None:
             log.info(
                 f"Computing the predictions of the teacher: {', '.join(recipe.training.teacher)}"

@@ -457,7 +457,7 @@ def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path, command, words):
         (f"calibrate COPY --data DATA {AS_OWN} --precision 0.999", "--precision 0.999 cannot be"),
         ("compare RUN SEED", "at least two recipes"),
         (f"train drcn --data DATA {AS_OWN} --out RUN", "already holds"),
-        (f"train drcn --data DATA {AS_OWN} --out RUN --resume", "nothing to resume"),
+        (f"train drcn --data DATA {AS_OWN} --out RUN --resume", "Nothing to resume: starting in"),
         ("predict RUN TORN", "torn.tsv:5"),
         ("predict RUN nowhere.tsv", "no file or folder nowhere.tsv"),
         ("rank RUN a BYTES", "byte"),

@@ -48,14 +48,15 @@ def small_fit(callbacks, epochs, rows=8):
 
 def callbacks_of(folder, mode, script, **training):
     made = make_callbacks(
-        folder, "val_map", mode, TrainingConfig(**training), tiny_pairs(4, 0), None
+        folder, "val_map", mode, TrainingConfig(**training), 2, tiny_pairs(4, 0), None
     )
     return [script, *(callback for callback in made if not isinstance(callback, TaskMetrics))]
 
 
-def test_best_epoch_plateau_stop_and_history(tmp_path):
+@pytest.mark.parametrize("patience", [{"patience": 3}, {"patience_batches": 5}])  # of 2 an epoch
+def test_best_epoch_plateau_stop_and_history(patience, tmp_path):
     script = Script([0.1, 0.5, 0.5, 0.4, 0.6, 0.6, 0.2, 0.3, 0.9])
-    callbacks = callbacks_of(tmp_path, "max", script, patience=3, plateau_factor=0.5)
+    callbacks = callbacks_of(tmp_path, "max", script, plateau_factor=0.5, **patience)
     model, history = small_fit(callbacks, 9)
     # 0.9 is never reached: three epochs after the fifth none was better.
     assert history["val_map"] == script.values[:8]

@@ -121,13 +121,17 @@ def test_answers_are_matched_by_name(teacher):
     assert facts["models"] == ["tiny on tiny, seed 0"]
 
 
-def test_a_student_learns_from_answers_alone(teacher, tmp_path):
-    """Its labels are wrong, and it sees none of them."""
+@pytest.mark.parametrize("folds", [0, 2])
+def test_a_student_learns_from_answers_alone(teacher, folds, tmp_path):
+    """Its labels are wrong, and it sees none of them, also if it learns from all pairs."""
     splits = tiny_splits()
-    wrong = splits["train"].to_dict() | {"labels": (1 - splits["train"].labels).tolist()}
-    splits["train"] = PairDataset.from_dict(wrong)
-    recipe = settings(teacher.folder, distillation_weight=1.0, epochs=6)
+    for role in ("train", "validation"):
+        wrong = splits[role].to_dict() | {"labels": (1 - splits[role].labels).tolist()}
+        splits[role] = PairDataset.from_dict(wrong)
+    more = {"epochs": 6, "folds": folds, "monitor": "val_loss"}
+    recipe = settings(teacher.folder, distillation_weight=1.0, **more)
     result = tiny_run(tmp_path / "a", recipe=recipe, splits=splits)
+    assert result.metrics["rows"]["train"] == (140 if folds else 100)
     assert result.metrics["test"]["accuracy"] > 0.7
     assert result.history["accuracy"][-1] < 0.3  # on the wrong labels
     facts = json.loads((tmp_path / "a" / "metrics.json").read_text())["teacher"]

@@ -134,17 +134,10 @@ def test_vectors_of_another_kind_are_refused(first, tmp_path):
         tiny_run(tmp_path / "run", build=None, recipe=recipe)
 
 
-def test_neither_ensembles_nor_solved_models_nor_anything(first, tmp_path):
+def test_neither_ensembles_nor_anything(first, tmp_path):
     quiet = {"progress": False, "baseline": False, "build": build_tiny}
     train_ensemble(tiny_recipe(epochs=1), tiny_splits(), tmp_path / "two", range(2), **quiet)
     with pytest.raises(InputError, match="an ensemble. Name the folder of one of its members"):
         run_of(tmp_path / "a", training={"init": str(tmp_path / "two")})
-    with pytest.raises(InputError, match="are solved, not trained. Leave it out"):
-        run_of(
-            tmp_path / "b",
-            name="bag_of_words",
-            encoder={"features": ["word"]},
-            training={"init": str(first)},
-        )
     with pytest.raises(InputError, match="nowhere"):
         run_of(tmp_path / "c", training={"init": str(tmp_path / "nowhere")})

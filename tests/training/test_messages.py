@@ -112,6 +112,20 @@ def test_values(tables, message):
         TrainingConfig(epochs=0)
 
 
+SOLVED = {
+    "folds=3": "training.folds is 3, but the weights of bag_of_words are solved",
+    "init=runs/a": "training.init is 'runs/a', but the weights",
+    "teacher=['a']": "training.teacher is .*'a'.*, but the weights",
+}
+
+
+@pytest.mark.parametrize("setting", SOLVED)
+def test_settings_that_change_nothing(setting, tmp_path):
+    recipe = load_recipe("bag_of_words", overrides=[f"training.{setting}"])
+    with pytest.raises(InputError, match=SOLVED[setting]):
+        train(recipe, tiny_splits(), tmp_path / "a", progress=False)
+
+
 MODELS = {  # arguments of re2
     "units='fifty'": "model.units is 'fifty'; expected an integer",
     "units=1.5": "model.units is 1.5; expected an integer",
@@ -156,7 +170,13 @@ SPLITS = [  # splits, settings of [training], words
     (lambda s: {"train": THREE, "validation": THREE}, {}, "Ranking needs two labels"),
     (lambda s: s, {"class_weight": {"yes2": 2}}, "'yes2', which is not .*Did you mean yes"),
     (lambda s: s, {"class_weight": {"yes": 0, "no": 0}}, "has the weight 0"),
-    (lambda s: s, {"monitor": "val_f1:yes2"}, "val_f1:yes2.*their labels are no, yes"),
+    (lambda s: s, {"monitor": "val_f1:yes2"}, "val_f1:yes2.*val_loss, val_f1:no, val_f1:yes"),
+    (lambda s: s, {"monitor": "val_map"}, "are classification. Expected one of auto, val_accuracy"),
+    (
+        lambda s: tiny_splits("regression"),
+        {"monitor": "val_accuracy"},
+        "pairs are regression. Expected one of auto, val_pearson, val_spearman, val_loss",
+    ),
     (
         lambda s: changed(columns={"weight": [0.0] * 100}),
         {},

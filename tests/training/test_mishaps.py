@@ -47,6 +47,13 @@ def test_the_lock_of_a_killed_process_does_not_hold(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_system_without_locks(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_sentmatch.training.lock.fcntl", None)
+    with locked(tmp_path / "a"):
+        assert list((tmp_path / "a").iterdir()) == []
+    assert not (tmp_path / "a").exists()
+
+
 def test_a_full_disk_is_an_error_and_the_run_goes_on(tmp_path, small_disk):
     whole = tiny_run(tmp_path / "whole")
     out = tmp_path / "a"

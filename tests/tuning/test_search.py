@@ -17,7 +17,7 @@ from keras_sentmatch.training import encoding, load_recipe, train
 from keras_sentmatch.training.config import EncoderConfig
 from keras_sentmatch.tuning import SearchSpace, search
 from tests.toys.fake_training import RECIPE, FakeTrain, fake_search, space_of_fakes, trained
-from tests.toys.training import build_tiny, tiny_recipe, tiny_splits
+from tests.toys.training import build_tiny, struck_build, tiny_recipe, tiny_splits
 
 keras_tuner = pytest.importorskip("keras_tuner")
 
@@ -201,6 +201,10 @@ def test_ctrl_c_keeps_the_trials_that_ended(tmp_path, caplog):
     again = fake_search(out, fake, trials=4, resume=True)
     assert not again.interrupted and trained(log) == ["0", "1", "2", "2", "3"]
     assert "Resuming after 2 trials" in caplog.text
+    fake = FakeTrain(log, fail={5}, error=KeyboardInterrupt())
+    late = fake_search(out, fake, trials=4, resume=True, retrain=1)
+    assert late.interrupted and late.retrained is None and late.trials == again.trials
+    assert fake_search(out, fake, trials=4, resume=True, retrain=1).retrained
     with pytest.raises(KeyboardInterrupt):  # nothing to show
         fake = FakeTrain(tmp_path / "other", fail={0}, error=KeyboardInterrupt())
         fake_search(tmp_path / "b", fake)
@@ -286,6 +290,20 @@ def test_the_best_is_retrained_with_new_seeds(found):
 
 
 @fakes
+def test_ctrl_c_in_a_trial_ends_the_search(tmp_path):
+    built = []
+
+    def build(name, **config):
+        built.append(name)
+        make = struck_build(KeyboardInterrupt, 1) if len(built) == 2 else build_tiny
+        return make(name, **config)
+
+    result = run(tmp_path / "a", build=build)
+    assert result.interrupted
+    assert [row["score"] for row in result.trials] == [result.score, None]
+
+
+@fakes
 def test_a_trial_that_diverges_fails(tmp_path):
     result = run(
         tmp_path / "a",
@@ -318,6 +336,8 @@ def test_pairs_are_encoded_once_per_encoder(tmp_path, monkeypatch):
         ({"tuner": "genetic"}, "'genetic'. Expected one of bayesian, random, hyperband, grid"),
         ({"trials": 0}, "trials is 0. Expected at least 1"),
         ({"retrain": -1}, "retrain is -1. Expected at least 0"),
+        ({"recipe": RECIPE.with_training(folds=3)}, "folds is 3, but a search compares"),
+        ({"recipe": RECIPE.with_training(monitor="val_map")}, "the training pairs are class"),
         ({"space": ["C"]}, "'tiny' declares no search space. Models that do: bag_of_words"),
     ],
 )
