@@ -45,6 +45,7 @@ class FeatureHost(PairModel):
 
     def __init__(
         self,
+        *,
         feature_attention=None,
         feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs,

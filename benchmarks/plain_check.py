@@ -91,9 +91,10 @@ def check() -> float:
     from keras_sentmatch.applications import ESIM, RE2
 
     words, dim = 30, 8
+    sizes = {"vocabulary_size": words, "num_classes": 3, "embedding_dim": dim, "units": 6}
     cases: list[tuple[Any, nn.Module, Callable[[Any, Any], None]]] = [
-        (ESIM(words, 3, dim, units=6), PlainESIM(words, 3, dim, 6), put_esim),
-        (RE2(words, 3, dim, units=6), PlainRE2(words, 3, dim, 6), put_re2),
+        (ESIM(**sizes), PlainESIM(words, 3, dim, 6), put_esim),
+        (RE2(**sizes), PlainRE2(words, 3, dim, 6), put_re2),
     ]
     rng = np.random.default_rng(0)
     worst = 0.0
