@@ -83,6 +83,7 @@ class BiMPM(FeatureHost):
             dropout: Dropout rate on the word features, the context states and the matching vectors,
                 and before each dense layer. Defaults to `0.1`.
         """
+        self.check_arguments(kwargs)
         super().__init__(char_dim=char_dim, char_filters=char_filters, dropout=dropout, **kwargs)
         self.units = units
         self.aggregation_units = aggregation_units
@@ -102,6 +103,8 @@ class BiMPM(FeatureHost):
         self.dropout_2 = self.make_dropout("dropout_2")
         self.classify = self.make_classifier()
         self.make_graph()
+
+    unused = ("char_kernel_size",)  # an LSTM reads the characters
 
     paper = "Wang et al. 2017"
     summary_line = "weighted cosines of every state with the other sentence, in four ways"

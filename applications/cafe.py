@@ -78,7 +78,7 @@ class CAFE(FeatureHost):
         return self.classify(self.dropout_2(self.last_highway(self.projection(v))))
 
     def propagate(self, side: str, sentence: Sentence, aligned):
-        """What the LSTM reads: each word with its six features, of inter-, then intra-attention."""
+        """The LSTM's input: each word with its features, three each of inter- and intra-attention."""
         inter = self.compare("inter", sentence.states, aligned)
         features = ops.concatenate([inter, sentence.features], axis=-1)  # [B, L, 6]
         self.show(lambda: {f"features_{side}": zero_padding(features, sentence.mask)})

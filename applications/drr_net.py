@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_sentmatch.applications._views import CallWith
-from keras_sentmatch.applications.hyperparameters import BETAS, WORD_MODELS, Choice
+from keras_sentmatch.applications.hyperparameters import BETAS, FLAG, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import PairModel, Sentence, both
 from keras_sentmatch.applications.picture_specs import READ, PictureSpec, joined_rows
 from keras_sentmatch.applications.registry import register_model
@@ -100,6 +100,7 @@ class DRrNet(PairModel):
         init_projection: bool = True,
         use_initial_vector: bool = True,
         use_guide: bool = True,
+        coverage: bool = False,
         use_global: bool = True,
         use_dynamic: bool = True,
         hidden_units: int = 256,
@@ -126,6 +127,8 @@ class DRrNet(PairModel):
                 it is zero. Defaults to `True`.
             use_guide: Whether the other sentence's global vector guides the selection. Defaults to
                 `True`.
+            coverage: Whether a step reads other words than the steps before it, see
+                `RerereadAttention`. Defaults to `False`.
             use_global: Whether the global vectors are compared. Defaults to `True`.
             use_dynamic: Whether the re-read vectors are compared. Defaults to `True`.
             hidden_units: Width of the two hidden layers of each classifier. Defaults to `256`.
@@ -153,6 +156,7 @@ class DRrNet(PairModel):
         self.init_projection = init_projection
         self.use_initial_vector = use_initial_vector
         self.use_guide = use_guide
+        self.coverage = coverage
         self.use_global = use_global
         self.use_dynamic = use_dynamic
         self.hidden_units = hidden_units
@@ -187,6 +191,7 @@ class DRrNet(PairModel):
             selection=self.selection,
             initial_state=initial_state if self.use_initial_vector else "zero",
             guide=self.use_guide,
+            coverage=self.coverage,
         )
 
     def make_head(self, name: str) -> SimpleNamespace:
@@ -242,6 +247,7 @@ class DRrNet(PairModel):
         Choice("model.depth", (1, 2, 3, 4), aliases=["l_s"]),
         Choice("model.beta", BETAS, aliases=["beta", "β"]),
         Choice("model.selection", ("soft", "straight_through")),
+        Choice("model.coverage", FLAG),
         Choice("model.units", (64, 128, 256)),
         Choice("model.attention_units", (50, 100, 200)),
         Choice("model.hidden_units", (64, 128, 256)),

@@ -43,8 +43,7 @@ class Hybrid(WithLinearPart, RE2):
         two = self.make_sentence("2", inputs, inputs["word_ids_1"])
         # Not the embedding itself: a layer within two others loses its sharing in `clone_model`.
         vectors = (
-            self.represent_words(sentence, training=False)[:, :, : self.embedding_dim]
-            for sentence in (one, two)
+            self.represent_words(sentence)[:, :, : self.embedding_dim] for sentence in (one, two)
         )
         wide = self.wide(one.word_ids, two.word_ids, *vectors)
         self.parts = {"wide": wide, "deep": deep}

@@ -1,4 +1,4 @@
-"""What a model declares of its hyperparameters: the recipe keys to search, and their values.
+"""The search space that a model declares: recipe keys and their values.
 
 Plain data, without KerasTuner. A model's `search_space` lists `Choice` and `LogUniform` parameters;
 values go from the smallest model to the largest, so that the last ones together are the largest

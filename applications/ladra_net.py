@@ -128,7 +128,7 @@ class LadRaNet(BackboneModel):
             beta: Sharpness of the choice. Defaults to `10.0`.
             fuse_word: Whether the chosen token is read next to the chosen phrases. Defaults to
                 `True`.
-            coverage: `"multiply"` or `"off"`, see `DynamicSequentialAttention`. Defaults to
+            coverage: `"multiply"`, `"log"` or `"off"`, see `DynamicSequentialAttention`. Defaults to
                 `"multiply"`.
             clip_coverage: Whether coverage stays at 0 or above. Defaults to `True`.
             coverage_update: `"probability"` or `"score"`, by which coverage falls. Defaults to
@@ -221,11 +221,11 @@ class LadRaNet(BackboneModel):
         Choice("model.hidden_filters", (125, 250, 500), when={"model.widths": [*_WIDTHS][1:]}),
         Choice("model.steps", range(1, 9), aliases=["T"]),
         Choice("model.beta", BETAS, aliases=["beta", "β"]),
-        Choice("model.coverage", ("off", "multiply")),
+        Choice("model.coverage", ("off", "multiply", "log")),
         Choice(
             "model.coverage_update",
             ("probability", "score"),
-            when={"model.coverage": ["multiply"]},
+            when={"model.coverage": ["multiply", "log"]},
         ),
         Choice("model.fusion", ("mean", "max")),
         Choice("model.attention_units", (50, 100, 200)),

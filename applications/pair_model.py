@@ -264,11 +264,11 @@ class PairModel(TrainingHooks, keras.Model):
         sizes = self.vocabulary_size, self.embedding_dim
         return self.make(WordRepresentation, "word_representation", *sizes, **shared | options)
 
-    def represent_words(self, sentence: Sentence, **options):
+    def represent_words(self, sentence: Sentence):
         """`[B, L, D]`: what `self.word_representation` makes of a sentence's words."""
         ids, other = sentence.word_ids, sentence.other_word_ids
         features = sentence.char_ids, sentence.pos, sentence.antonym
-        return self.word_representation(ids, other, *features, **options)
+        return self.word_representation(ids, other, *features)
 
     def make_classifier(
         self, dense: Callable[..., Any] = keras.layers.Dense, **options

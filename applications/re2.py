@@ -94,7 +94,7 @@ class RE2(FeatureHost):
         return ops.concatenate([fused, x], axis=-1)
 
     def match(self, p, q):
-        """What the last layers see of the two sentence vectors."""
+        """The input of the last layers, from the two sentence vectors."""
         if self.prediction == "simple":
             return ops.concatenate([p, q], axis=-1)
         difference = ops.abs(p - q) if self.prediction == "symmetric" else p - q
@@ -107,6 +107,7 @@ class RE2(FeatureHost):
         blocks: int = 3,
         encoder_layers: int = 2,
         alignment: str = "linear",
+        fusion: str = "full",
         connection: str = "augmented",
         prediction: str = "full",
         **kwargs,
@@ -117,20 +118,21 @@ class RE2(FeatureHost):
             units: Width of every convolution and dense layer. Defaults to `150`.
             blocks: Number of blocks. Defaults to `3`.
             encoder_layers: Number of convolutions per block. Defaults to `2`.
-            alignment: What the attention compares: `"linear"`, a dense layer of the states, or
+            alignment: Keys of the attention: `"linear"`, a dense layer of the states, or
                 `"identity"`, the states. Defaults to `"linear"`.
+            fusion: `"full"` or `"simple"`, see `AlignmentFusion`. Defaults to `"full"`.
             connection: Input of block n + 1 from the outputs r: `"augmented"`, `[(r_{n-1} + r_n) /
                 sqrt(2); word vectors]`; `"residual"`, the input of block n plus its output, over
                 sqrt(2); `"none"`, the output. Defaults to `"augmented"`.
-            prediction: What the last layers see of the two sentence vectors: `"full"`, `[p; q; p -
-                q; p * q]`; `"symmetric"`, the same with `|p - q|`; `"simple"`, `[p; q]`. Defaults
-                to `"full"`.
+            prediction: Input of the last layers: `"full"`, `[p; q; p - q; p * q]`; `"symmetric"`,
+                the same with `|p - q|`; `"simple"`, `[p; q]`. Defaults to `"full"`.
         """
         super().__init__(**kwargs)
         self.units = units
         self.blocks = blocks
         self.encoder_layers = encoder_layers
         self.alignment = alignment
+        self.fusion = fusion
         self.connection = connection
         self.prediction = prediction
         require_positive(blocks=blocks)
@@ -152,7 +154,7 @@ class RE2(FeatureHost):
                 self.make(CoAttention, f"alignment_{n}", "dot", 1 / math.sqrt(units))
             )
             self.fusions.append(  # eq 4-7
-                self.make(AlignmentFusion, f"fusion_{n}", units, dropout=self.dropout)
+                self.make(AlignmentFusion, f"fusion_{n}", units, fusion, self.dropout)
             )
         self.shortcut = self.dense(units, None, "shortcut")  # of "residual": words to that width
         self.feature_blocks = self.make_feature_attention()
@@ -196,6 +198,7 @@ class RE2(FeatureHost):
         Choice("model.blocks", (1, 2, 3)),
         Choice("model.encoder_layers", (1, 2, 3)),
         Choice("model.alignment", ("identity", "linear")),
+        Choice("model.fusion", ("simple", "full")),
         Choice("model.connection", ("none", "residual", "augmented")),
         Choice("model.prediction", ("simple", "symmetric", "full")),
         *FEATURE_ATTENTION,

@@ -18,9 +18,21 @@ CODE = "SENTMATCH_CODE"  # the environment variable that names Python files with
 
 
 def register_model(name: str) -> Callable[[type[PairModel]], type[PairModel]]:
-    """Class decorator: make the model known to `build_model` and to `keras.saving`."""
+    """Class decorator: make the model known to `build_model` and to `keras.saving`.
+
+    Raises:
+        InputError: The model or its class is named like one of this package.
+    """
 
     def register(cls: type[PairModel]) -> type[PairModel]:
+        for known, other in _MODELS.items():
+            taken = known == name or other.__name__ == cls.__name__
+            own = other.__module__.startswith("keras_sentmatch.")
+            if taken and own and cls.__module__ != other.__module__:
+                raise InputError(
+                    f"The model {name!r}, class {cls.__name__}, is named like the built-in "
+                    f"{known!r}, class {other.__name__}. Give the class another name."
+                )
         _MODELS[name] = cls
         return keras.saving.register_keras_serializable(package="keras_sentmatch")(cls)
 
@@ -74,6 +86,8 @@ def load_models(file: str | Path) -> list[str]:
             spec.loader.exec_module(module)
         except Exception as error:
             del sys.modules[name]
+            if isinstance(error, InputError):
+                raise
             what = f"{type(error).__name__}: {error}"
             raise InputError(f"{file} cannot be imported ({what}).") from error
     values = [v for v in vars(sys.modules[name]).values() if isinstance(v, type)]

@@ -5,7 +5,7 @@ from typing import Any
 from keras import ops
 
 from keras_sentmatch.applications._views import CallWith
-from keras_sentmatch.applications.hyperparameters import WORD_MODELS, Choice
+from keras_sentmatch.applications.hyperparameters import FLAG, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import PairModel, Sentence
 from keras_sentmatch.applications.picture_specs import PictureSpec
 from keras_sentmatch.applications.registry import register_model
@@ -44,15 +44,18 @@ class RLSTM(PairModel):
             for way, reader in self.readers.items()
         }
 
-    def __init__(self, *, units: int = 300, **kwargs):
+    def __init__(self, *, units: int = 300, tanh: bool = True, **kwargs):
         """Make the model with random weights.
 
         Args:
             units: Width of a state: of both directions together over sentence 1, of each over
                 sentence 2. An even number. Defaults to `300`.
+            tanh: Whether the attention's score has a tanh. Without it, as printed in the paper, what
+                was read does not influence what is read next. Defaults to `True`.
         """
         super().__init__(**kwargs)
         self.units = units
+        self.tanh = tanh
         if units % 2:
             raise InputError(
                 f"units must be even, half of it for each direction. Received: units={units}"
@@ -61,8 +64,8 @@ class RLSTM(PairModel):
         self.word_representation = self.make_word_representation()
         self.encoding = self.make(BidirectionalRNN, "encoding", units // 2)
         self.readers = {
-            "forward": self.make(RereadingLSTM, "reading_forward", units),
-            "backward": self.make(RereadingLSTM, "reading_backward", units, True),
+            "forward": self.make(RereadingLSTM, "reading_forward", units, tanh),
+            "backward": self.make(RereadingLSTM, "reading_backward", units, tanh, True),
         }
         self.output_dropout = self.make_dropout("output_dropout")
         self.classify = self.make_classifier()
@@ -76,6 +79,7 @@ class RLSTM(PairModel):
     search_space = [
         *WORD_MODELS,
         Choice("model.units", (100, 200, 300)),
+        Choice("model.tanh", FLAG),
     ]
     pictures = tuple(
         PictureSpec(

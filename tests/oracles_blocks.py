@@ -150,6 +150,7 @@ def rlstm(
     mask_h: Array,
     weights: Weights,
     backwards: bool = False,
+    tanh: bool = True,
 ) -> tuple[Array, Array]:
     """An LSTM over H that re-reads P: m_t = sum_j alpha_{t,j} Y_j; c_t as in an LSTM;
     h_t = o_t tanh(c_t) + o_t tanh(m_t); alpha_{t+1} = msoftmax(w . tanh(Y W_p + m_t W_m + c_{t-1} W_c)).
@@ -172,7 +173,8 @@ def rlstm(
             c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
             h = sigmoid(o) * np.tanh(c) + sigmoid(o) * np.tanh(m)
             states[b, t], alphas[b, t] = h, alpha
-            alpha = masked_softmax(np.tanh(score) @ np.reshape(weights["w"], -1), mask_p[b])
+            score = np.tanh(score) if tanh else score
+            alpha = masked_softmax(score @ np.reshape(weights["w"], -1), mask_p[b])
     return states, alphas
 
 

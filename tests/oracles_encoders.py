@@ -118,7 +118,9 @@ def dynamic_sequential_attention(
             chosen: list[Array] = []
             for r, unit in enumerate(per_unit):
                 e = sequential_scores(h[b, r], state, start, chosen, unit)
-                m = e if coverage == "off" else c[r] * e  # eq 14
+                m = c[r] * e if coverage == "multiply" else e  # eq 14
+                if coverage == "log":
+                    m = e + np.log(np.maximum(c[r], 0) + 1e-6) / beta
                 p = masked_softmax(beta * m, mask[b])
                 chosen.append(sum(p_i * h_i for p_i, h_i in zip(p, h[b, r])))
                 if coverage != "off":
@@ -410,7 +412,7 @@ def ladra_net_head(
         for r, pooling in enumerate(weights["pooling"]):
             sentences.append(self_attention_pooling(units[:, r], mask, *pooling)[0])
     pair = sum(sentences) / len(sentences)
-    out: dict[str, Any] = {"layer_weights": softmax(logits) if normalize else logits, "pair": pair}
+    out: dict[str, Any] = {}
     parts = [pair] if weights.get("use_pair", True) else []
     if weights.get("dsa") is not None:
         out |= dynamic_sequential_attention(phrases, mask, pair, **weights["dsa"])

@@ -145,15 +145,18 @@ def reread_attention(
     beta: float,
     steps: int,
     hard: bool = False,
+    coverage: bool = False,
 ) -> tuple[Array, Array]:
     """Eq 4, 6: m_i = omega . tanh(h_i W + s_{t-1} U + guide M); p = msoftmax(beta m);
     x_t = sum_i p_i h_i; s_t = GRU(x_t, s_{t-1}). Returns all states and weights p.
 
     `hard` is eq 5: p is one-hot at the first arg-max of m. Without a real token p and x_t are 0.
+    `coverage` adds log(c_i + 1e-6) to m_i, c_i being the product of the 1 - p_i of the steps before.
     """
     h = zero_pads(h, mask)
     state = np.asarray(s0, np.float64)
     omega, states, weights = np.reshape(w, -1), [], []
+    left = np.ones(h.shape[:2])
     for _ in range(steps):
         p = np.zeros(h.shape[:2])
         for b in range(len(h)):
@@ -161,9 +164,11 @@ def reread_attention(
             if guide is not None and M is not None:
                 known = known + guide[b] @ M
             m = np.array([omega @ np.tanh(h_i @ W + known) for h_i in h[b]])
+            m = m + np.log(left[b] + 1e-6) if coverage else m
             p[b] = masked_softmax(beta * m, mask[b])
             if hard and np.any(mask[b]):
                 p[b] = np.eye(len(m))[np.where(mask[b], m, -np.inf).argmax()]
+        left = left * (1 - p)
         read = np.stack([sum(p_i * h_i for p_i, h_i in zip(*row)) for row in zip(p, h)])
         state = gru_step(read, state, *gru)
         states.append(state)
@@ -184,6 +189,7 @@ def drr_net(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str
     pooled = [self_attention_pooling(h, m, *weights["pooling"]) for h, m in zip(states, masks)]
     (h_a, global_1), (h_b, global_2) = pooled
     options = weights.get("beta", 10.0), weights.get("steps", 6), weights.get("hard", False)
+    options = *options, weights.get("coverage", False)
     reread = []
     for n, (own, guide) in enumerate([(h_a, h_b), (h_b, h_a)]):
         init = weights["init"]

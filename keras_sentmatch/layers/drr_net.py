@@ -9,6 +9,7 @@ from keras_sentmatch.layers.stack_rnn import GlorotPerGate
 from keras_sentmatch.ops import masked_max, masked_softmax
 from keras_sentmatch.ops.masking import at_least_float32, masked_argmax
 
+EPSILON = 1e-6  # keeps the logarithm of a coverage finite
 SELECTIONS = ("soft", "straight_through", "hard")
 INITIAL_STATES = ("projected", "given", "zero")
 
@@ -33,6 +34,8 @@ class RerereadAttention(Layer):
         initial_state: s_0: `"projected"`, a dense tanh layer of the call's `initial_state`; `"given"`,
             that vector itself, `units` wide; or `"zero"`. Defaults to `"projected"`.
         guide: Whether there is a guide vector. Defaults to `True`.
+        coverage: Whether the steps avoid what was read before: `p = softmax(beta (m + log(c + 1e-6)))`,
+            and then `c = c (1 - p)`, where c starts at 1. Not in the paper. Defaults to `False`.
 
     Call arguments:
         h: `[B, L, D]`.
@@ -76,6 +79,7 @@ class RerereadAttention(Layer):
         selection: str = "soft",
         initial_state: str = "projected",
         guide: bool = True,
+        coverage: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -135,13 +139,18 @@ class RerereadAttention(Layer):
             state = ops.tanh(ops.matmul(initial_state, self.initial_kernel) + self.initial_bias)
         else:
             state = ops.zeros((ops.shape(h)[0], self.units), dtype=h.dtype)
+        left = ops.ones_like(fixed[:, :, 0], dtype=self.wide_dtype)  # [B, L]
         states, selected = [], []
         for _ in range(self.steps):
             query = ops.expand_dims(ops.matmul(state, self.state_kernel), 1)  # [B, 1, A]
             hidden = ops.tanh(fixed + query)  # eq 4
             hidden = at_least_float32(hidden)
             scores = ops.squeeze(ops.matmul(hidden, ops.cast(self.context, hidden.dtype)), -1)
+            if self.coverage:
+                scores = scores + ops.log(left + EPSILON)
             weights = self._select(scores, mask)  # [B, L]
+            if self.coverage:
+                left = left * (1 - weights)
             token = ops.matmul(ops.expand_dims(ops.cast(weights, h.dtype), 1), h)  # [B, 1, D]
             state, _ = self.cell(ops.squeeze(token, 1), state)  # eq 6
             states.append(state)

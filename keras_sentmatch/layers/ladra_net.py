@@ -125,9 +125,9 @@ class PhraseCNN(Layer):
         return (x_shape[0], len(self.widths), *x_shape[1:])
 
 
-COVERAGES = ("multiply", "off")
+COVERAGES = ("multiply", "log", "off")
 UPDATES = ("probability", "score")
-EPSILON = 1e-6  # keeps 1 over a fertility finite
+EPSILON = 1e-6  # keeps the logarithm of a coverage, and 1 over a fertility, finite
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -137,8 +137,8 @@ class DynamicSequentialAttention(Layer):
     There are R+1 units: the words (r = 0) and R sequences of phrases, such as those of `PhraseCNN`. At
     each step t the units take turns. Unit r scores its tokens by the GRU's state, by the guide g and by
     what the units before it chose: `e_i = w . tanh(h_i W + s_{t-1} U + g M + (a^0 + ... + a^{r-1}) V)`.
-    It then chooses `a^r = sum_i p_i h_i` with `p = softmax(beta m)`, where `m = c e` with the coverage
-    c. What the units chose is summed with the weights `softmax_r(w_f . tanh(a^r W_f))` and goes into the
+    It then chooses `a^r = sum_i p_i h_i` with `p = softmax(beta m)`, where m is e under the
+    coverage c. What the units chose is summed with the weights `softmax_r(w_f . tanh(a^r W_f))` and goes into the
     GRU, whose first state is the guide. Every unit has its own weights, and all steps share them.
 
     The coverage of a token starts at 1 and falls by `p / phi` when the token is read, so that another
@@ -150,7 +150,8 @@ class DynamicSequentialAttention(Layer):
         beta: Sharpness of the choice; see `RerereadAttention`. Defaults to `10.0`.
         fuse_word: Whether the choice of the words' unit goes into the GRU too; otherwise it only steers
             the others, as in eq 12. Defaults to `True`.
-        coverage: `"multiply"`, `m = c e` (eq 14), or `"off"`, `m = e`. Defaults to `"multiply"`.
+        coverage: `"multiply"`, `m = c e` (eq 14), where a covered token gains if its score is negative;
+            `"log"`, `beta m = beta e + log(c + 1e-6)`; or `"off"`, `m = e`. Defaults to `"multiply"`.
         clip_coverage: Whether coverage stays at 0 or above. Defaults to `True`.
         coverage_update: The dividend over phi: the `"probability"` p, or the `"score"` m (eq 14 as
             printed). Defaults to `"probability"`.
@@ -212,6 +213,10 @@ class DynamicSequentialAttention(Layer):
                 f"Received: shape={phrases_shape}"
             )
         _, count, _, width = phrases_shape
+        if guide_shape is None or guide_shape[-1] != width:
+            raise InputError(
+                f"guide must be [B, {width}], as wide as the phrases. Received: shape={guide_shape}"
+            )
         self.fused = [r > 0 or self.fuse_word for r in range(count)]
         if not any(self.fused):
             raise InputError(
@@ -268,8 +273,10 @@ class DynamicSequentialAttention(Layer):
                 hidden = at_least_float32(ops.tanh(fixed[r] + ops.expand_dims(query, 1)))
                 context = ops.cast(self.contexts[r], hidden.dtype)
                 scores = ops.squeeze(ops.matmul(hidden, context), -1)  # [B, L], eq 12
-                if self.coverage != "off":
+                if self.coverage == "multiply":
                     scores = coverage[r] * scores  # eq 14
+                elif self.coverage == "log":
+                    scores = scores + ops.log(ops.maximum(coverage[r], 0) + EPSILON) / self.beta
                 p = self._select(scores, mask)
                 chosen.append(
                     ops.squeeze(ops.matmul(ops.expand_dims(ops.cast(p, h.dtype), 1), h), 1)

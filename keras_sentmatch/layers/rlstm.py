@@ -19,11 +19,12 @@ class RereadingLSTM(Layer):
 
     `m_t = sum_j a_t,j Y_j`; `c_t` as in an LSTM; `h_t = o_t * tanh(c_t) + o_t * tanh(m_t)`. The first
     step reads all states alike. The next weights depend on what was read and remembered:
-    `a_t+1 = softmax_j(w . tanh(Y_j W_p + m_t W_m + c_t-1 W_c))`. The paper prints this score without
-    its tanh, but then `m` and `c` would add the same number to the scores of all words.
+    `a_t+1 = softmax_j(w . tanh(Y_j W_p + m_t W_m + c_t-1 W_c))`.
 
     Args:
         units: Width of a state, and of the states of sentence 1.
+        tanh: Whether the score has its tanh. Without it, as printed in the paper, `m` and `c` add the same
+            number to the scores of all words, so the softmax drops them. Defaults to `True`.
         go_backwards: Whether to read sentence 2 from its last word to its first. Defaults to `False`.
 
     Call arguments:
@@ -57,7 +58,7 @@ class RereadingLSTM(Layer):
         Recognition", COLING 2016.
     """
 
-    def __init__(self, units: int, go_backwards: bool = False, **kwargs):
+    def __init__(self, units: int, tanh: bool = True, go_backwards: bool = False, **kwargs):
         super().__init__(**kwargs)
 
     def build(self, x1_shape, x2_shape=None):
@@ -90,7 +91,8 @@ class RereadingLSTM(Layer):
         keys = ops.matmul(x1, ops.cast(self.premise_kernel, dtype))
 
         def attend(query):
-            hidden = ops.tanh(keys + ops.expand_dims(query, 1))
+            hidden = keys + ops.expand_dims(query, 1)
+            hidden = ops.tanh(hidden) if self.tanh else hidden
             return masked_softmax(ops.matmul(hidden, score)[:, :, 0], mask_1)
 
         def step(x, states) -> tuple[Any, list[Any]]:

@@ -63,7 +63,7 @@ class Lexicon:
                 `"wordnet"` alone.
 
         Raises:
-            InputError: If a file is missing or damaged, or its name says neither.
+            InputError: If a file is missing or damaged, or its name says neither or both.
         """
         if [str(source) for source in sources] == ["wordnet"]:
             return cls.wordnet()
@@ -73,8 +73,10 @@ class Lexicon:
             known = [
                 (kind, file) for file in files for kind in KINDS if kind[:-1] in file.name.lower()
             ]
-            if not known or not source.exists():
+            twice = len(known) > len({file for _, file in known})
+            if not known or twice or not source.exists():
                 problem = "has no antonyms or synonyms" if source.exists() else "does not exist"
+                problem = "names a file after antonyms and synonyms" if twice else problem
                 raise InputError(f"{source} {problem}. {HOW}")
             for kind, file in known:
                 pairs.setdefault(kind, []).extend(read_word_pairs(file))

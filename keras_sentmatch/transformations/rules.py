@@ -342,7 +342,7 @@ def _swap_syn(one: str, two: str, rng: random.Random, context: Context) -> Pair 
             for other in lexicon.synonyms(word.lower)
             if _fits(word.lower, other) and other not in present and other not in opposed
             and context.may(word.lower, other)
-            # no word with an ending of the other: `north`, `northern`
+            # neither word begins with the other, as `northern` does with `north`
             and not (other.startswith(word.lower) or word.lower.startswith(other))
         ]  # fmt: skip
         if others:

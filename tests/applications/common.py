@@ -1,4 +1,4 @@
-"""What the tests of all models share: small inputs, a harness Case of a model, weights for the oracles."""
+"""Small inputs, the harness `Case` of a model, and its weights for the oracles."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -130,8 +130,9 @@ def test_a_misspelled_argument_is_refused_with_the_one_that_is_near(name):
 
 @pytest.mark.parametrize("name", [n for n in list_models() if get_model_class(n).unused])
 def test_an_argument_that_would_change_nothing_is_refused(name):
-    with pytest.raises(InputError, match="no argument 'char_dim'"):
-        build_model(name, char_dim=3, **({"backbone": None} if name not in WORD_LEVEL else WORDS))
+    for make in (get_model_class(name), partial(build_model, name)):
+        with pytest.raises(InputError, match="no argument 'char_kernel_size'"):
+            make(char_kernel_size=3, **({"backbone": None} if name not in WORD_LEVEL else WORDS))
 
 
 def test_a_misspelled_argument_of_a_block_is_refused_too():

@@ -47,6 +47,7 @@ def forward(model, **inputs):
         "beta": model.beta,
         "steps": model.steps,
         "hard": model.selection != "soft",
+        "coverage": model.coverage,
     }
     starts = {
         "zero": lambda: None,
@@ -103,7 +104,11 @@ PLAIN = partial(SMALL, exact_match=False)
 REST = [
     case(SMALL, WORDS, "words"),
     case(partial(PLAIN, num_classes=1, selection="hard"), WORDS, "hard score"),
-    case(partial(PLAIN, init_projection=False, num_classes=2, depth=1), WORDS, "no projection"),
+    case(
+        partial(PLAIN, init_projection=False, num_classes=2, depth=1, coverage=True),
+        WORDS,
+        "no projection, coverage",
+    ),
     case(
         partial(PLAIN, use_global=False, use_guide=False, use_initial_vector=False),
         WORDS,

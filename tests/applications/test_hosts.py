@@ -69,6 +69,7 @@ test_re2 = arguments_act(
     [PLAIN["re2"]],
     encoder_layers=1,
     alignment="identity",
+    fusion="simple",
     connection="none",
     prediction="symmetric",
 )

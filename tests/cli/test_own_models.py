@@ -68,6 +68,11 @@ def test_it_is_trained_and_answers_elsewhere(tmp_path, capsys):
         (None, "is missing or not a Python file"),
         ("x = 1", "defines no subclass of keras_sentmatch.applications.Pair"),
         ("x = 1 / 0", r"cannot be imported \(ZeroDivisionError"),
+        (FILE.replace("MyMatcher", "Hybrid"), "'hybrid', class Hybrid, is named like the built-in"),
+        (
+            FILE.replace("class", "@registry.register_model('esim')\nclass"),
+            "named like the built-in 'esim'",
+        ),
     ],
 )
 def test_what_holds_no_model_is_refused(tmp_path, content, words):

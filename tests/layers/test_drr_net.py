@@ -48,6 +48,7 @@ def reread(layer, h, mask, guide=None, initial_state=None):
         layer.beta,
         layer.steps,
         hard=layer.selection != "soft",
+        coverage=layer.coverage,
     )
     return states[:, -1], states, weights
 
@@ -94,11 +95,11 @@ PLAIN = [
         **SHOWN,
     ),
     Case(
-        partial(REREAD, guide=False, initial_state="given"),
+        partial(REREAD, guide=False, initial_state="given", coverage=True),
         BARE | {"initial_state": noise(3, 3, seed=2)},
         (ATTENTION + gru(4), 0),
         reread,
-        "given initial state",
+        "given initial state, coverage",
         **SHOWN,
     ),
 ]

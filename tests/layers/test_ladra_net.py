@@ -134,6 +134,7 @@ PAIR = INPUTS | {"phrases": INPUTS["phrases"][:, :2]}
 VARIANTS = [
     SHOW,
     reading("not clipped", count(), clip_coverage=False, steps=5),
+    reading("log", count(), coverage="log", clip_coverage=False),
     reading("score", count(), coverage_update="score"),
     reading("score, not clipped", count(), coverage_update="score", clip_coverage=False),
     reading("words only", count(units=1, fusion=False), WORDS),

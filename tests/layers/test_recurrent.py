@@ -60,7 +60,7 @@ def reread(layer, x1, x2, mask_1, mask_2):
     kernels = layer.premise_kernel, layer.read_kernel, layer.cell_kernel, layer.score_kernel
     weights = {n: value(w) for n, w in zip(("w_p", "w_m", "w_c", "w"), kernels)}
     weights["lstm"] = [value(w) for w in (layer.kernel, layer.recurrent_kernel, layer.bias)]
-    return oracles_blocks.rlstm(x1, mask_1, x2, mask_2, weights, backwards=layer.go_backwards)
+    return oracles_blocks.rlstm(x1, mask_1, x2, mask_2, weights, layer.go_backwards, layer.tanh)
 
 
 def hyper_weights(cell):
@@ -94,8 +94,11 @@ DIRECTIONS = [
     Case(partial(RNN, cell="rnn"), ONE, (2 * 3 * (4 + 3 + 1), 0), bidirectional, "rnn"),
 ]
 READERS = [
-    Case(partial(RereadingLSTM, units=4, go_backwards=back), TWO, READER, reread, name, ATTENTION)
-    for back, name in ((True, "rereading, backwards"), (False, "rereading"))
+    Case(partial(RereadingLSTM, units=4, **more), TWO, READER, reread, name, ATTENTION)
+    for name, more in {
+        "rereading, backwards": {"go_backwards": True},
+        "rereading, as printed": {"tanh": False},
+    }.items()
 ]
 CASES = [
     # It knows no mask, and padding goes through it.

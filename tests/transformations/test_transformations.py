@@ -393,10 +393,12 @@ def test_lexicon_files(tmp_path):
     assert lexicon.synonyms("large") == ("big",) and lexicon.antonyms("up") == ("down",)
     antonyms.write_text("one two three\n")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "antonyms_synonyms.txt").write_text("hot cold\n")
     for source, message in (
         (tmp_path / "other.txt", "has no antonyms or synonyms. Give files with two words per line"),
         (tmp_path / "empty", "has no antonyms or synonyms"),
         (tmp_path / "antonyms_2.txt", "antonyms_2.txt does not exist"),
+        (tmp_path / "antonyms_synonyms.txt", "names a file after antonyms and synonyms"),
         (antonyms, "my_antonyms.txt:1: the line .* has 3 words"),
     ):
         with pytest.raises(InputError, match=message):
