@@ -70,7 +70,10 @@ def test_it_is_trained_and_answers_elsewhere(tmp_path, capsys):
         ("x = 1 / 0", r"cannot be imported \(ZeroDivisionError"),
         (FILE.replace("MyMatcher", "Hybrid"), "'hybrid', class Hybrid, is named like the built-in"),
         (
-            FILE.replace("class", "@registry.register_model('esim')\nclass"),
+            FILE.replace(
+                "class ",
+                "from keras_sentmatch.applications import register_model\n@register_model('esim')\nclass ",
+            ),
             "named like the built-in 'esim'",
         ),
     ],
