@@ -94,6 +94,12 @@ class Reading:
             if not self.names:
                 self.header = self.header or list(row)
                 self._find_columns(self.header, row)
+            late = row.keys() - set(self.header)
+            if late and (name := self._unused(late)):
+                wrong = f"the column {name!r} is missing in the first row"
+                self.bad(where, "late column", f"{wrong}. Give all rows the same columns")
+                yield None
+                continue
             yield self._usable(where, row)
         if self.file.delimiter and not self.file.is_table:
             how = wording("delimiter", "--delimiter")
@@ -112,6 +118,12 @@ class Reading:
             skip = wording('pass on_error="skip"', "leave bad rows out with --on-error skip")
             raise InputError(f"{self.path}{where}: {message}, or {skip}.")
         self.report.skip(reason)
+
+    def _unused(self, names: set[str]) -> str | None:
+        """Return a name that the first row lacks, so that the column would be ignored silently."""
+        roles = {"label": LABEL + SCORE, "group": GROUP, "weight": WEIGHT if self.weighted else ()}
+        usual = {name for role in roles.keys() - self.names.keys() for name in roles[role]}
+        return next((name for name in sorted(names) if name.lower() in usual), None)
 
     def _find_columns(self, found: Sequence[str], first: Mapping[str, Any]) -> None:
         """Set `names`: the columns of sentence1, sentence2, and if they exist, label, group and id."""
@@ -162,6 +174,10 @@ class Reading:
             )
         if "label" not in self.names:
             self.report.guess = guess
+        elif list(self.names.values()).count(label := self.names["label"]) > 1:
+            raise InputError(
+                f"The column {label!r} of {self.path} is named twice. Name another column of labels."
+            )
 
     def _usable(self, where: str, row: dict[str, Any]) -> KeptRow | None:
         """Return the kept row, or `None` if it is left out."""
@@ -179,7 +195,13 @@ class Reading:
                 return None
             sentences.append(value.strip())
         one, two = sentences
-        cells = {role: as_text(row.get(self.names.get(role, ""))) for role in _CELLS}
+        values = {role: row.get(self.names.get(role, "")) for role in _CELLS}
+        for role, value in values.items():
+            if hasattr(value, "__len__") and not isinstance(value, str):
+                wrong = f"the column {self.names[role]!r} holds {value!r:.60}"
+                self.bad(where, "no text", f"{wrong}. Expected text or a number. Correct the row")
+                return None
+        cells = {role: as_text(value) for role, value in values.items()}
         if self.has_groups() and not cells["group"]:
             wrong = (
                 f"the column {self.names['group']!r} is empty, but says to which question the pair"

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from keras_sentmatch.data._columns import KeptRow, Reading
 from keras_sentmatch.data.dataset import Task
@@ -16,17 +17,22 @@ from keras_sentmatch.metrics.scores import positive_class
 _ALIASES = {"entails": "entailment"}
 _ALIASES |= dict.fromkeys(("contradicts", "contradictory"), "contradiction")
 _NEGATIVE = frozenset("no n f false wrong negative neg none different irrelevant mismatch".split())
-_NOTHING = frozenset("nan null none na n/a <na>".split())  # in a column of numbers
+_NOTHING = frozenset("nan null <na>".split())  # what programs write if a label is missing
+_NO_NUMBER = frozenset("none na n/a inf -inf infinity -infinity".split())  # in a column of numbers
+_INVISIBLE = (0xAD, *range(0x200B, 0x2010), 0x2060, 0xFEFF)
+_ALIKE: dict[int, str | None] = dict.fromkeys(_INVISIBLE)
+_ALIKE |= dict.fromkeys((*range(0x2010, 0x2016), 0x2212), "-")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _MANY_LABELS = 100  # more values are not classes, unless the caller says so
 log = logging.getLogger(__name__)
 
 
+@lru_cache(1 << 14)
 def folded(label: str) -> str:
     """Return what all spellings of a label have in common: `Yes` and `yes`, `1`, `01` and `1e0`."""
+    label = " ".join(unicodedata.normalize("NFKC", label).translate(_ALIKE).casefold().split())
     if _NUMBER.fullmatch(label) and (number := float(label)).is_integer() and abs(number) < 1e15:
         return str(int(number))
-    label = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
     return _ALIASES.get(label, label)
 
 
@@ -45,8 +51,13 @@ def numbered_labels(
         return rows, None, names, task
     if task != "regression" and not names:
         names = _found_names(reading, {value: counts[value] for value in counts.keys() - unlabeled})
-        task = None if names else "regression"
-    index = _index(names, reading.columns.label_names)
+        if not names and task is not None:
+            raise InputError(
+                f"{reading.path} has fractions in its label column, but {task} needs classes. Name "
+                "another column, or leave out task=…."
+            )
+        task = task if names else "regression"
+    index = label_index(names, reading.columns.label_names)
     label: float | None
     kept, labels = [], []
     for row in rows:
@@ -76,7 +87,9 @@ def numbered_labels(
     return kept, labels, names, task
 
 
-def _index(names: Sequence[str], given: Sequence[str] | Mapping[str, str] | None) -> dict[str, int]:
+def label_index(
+    names: Sequence[str], given: Sequence[str] | Mapping[str, str] | None
+) -> dict[str, int]:
     """Return the number of each label by its folded spelling."""
     meant = list(given.items()) if isinstance(given, Mapping) else [(name, name) for name in names]
     index: dict[str, int] = {}
@@ -97,13 +110,15 @@ def _found_names(reading: Reading, counts: Mapping[str, int]) -> tuple[str, ...]
     spellings: defaultdict[str, list[str]] = defaultdict(list)
     for value in sorted(counts):
         spellings[folded(value)].append(value)
-    known = spellings.keys() - _NOTHING
-    if known and all(_finite(key) is not None for key in known):
-        spellings = defaultdict(list, {key: spellings[key] for key in known})
-        counts = {value: counts[value] for some in spellings.values() for value in some}
+    known = spellings.keys() - _NOTHING or spellings.keys()
+    numbers_alone = known - _NO_NUMBER
+    if all(_finite(key) is not None for key in numbers_alone):
+        known = numbers_alone or known
+    spellings = defaultdict(list, {key: spellings[key] for key in known})
+    counts = {value: counts[value] for some in spellings.values() for value in some}
     # The most frequent spelling gives the name.
     names = [max(some, key=lambda value: (counts[value], value)) for some in spellings.values()]
-    numbers = [_finite(value) for value in counts]
+    numbers = [_finite(key) for key in spellings]
     if not all(number is None or number.is_integer() for number in numbers):
         return ()
     if None not in numbers:
@@ -154,19 +169,24 @@ def _denies(one: str, other: str) -> bool:
 def without_header(reading: Reading, rows: list[KeptRow], names: Sequence[str]) -> list[KeptRow]:
     """Leave out a first row of column names, if the columns are numbered.
 
-    It is known by its sentences ("premise" and "hypothesis"), or by a label that no other row has.
+    It is known by its sentences ("premise" and "hypothesis"), or by a label that no other row has. A row
+    whose label is declared, usual, a number or missing is a pair.
     """
     if not reading.numbered or not rows or rows[0].where != reading.first:
         return rows
     first, others = rows[0], Counter(folded(row.label) for row in rows[1:])
     pair = first.sentence1.lower(), first.sentence2.lower()
     header = pair in SENTENCES and len(pair[0]) > 1  # "a" and "b" may be sentences
-    if "label" in reading.names and folded(first.label) not in others and others:
-        scores = _finite(first.label) is None and all(_finite(x) is not None for x in others)
-        usual = next((usual for usual in (NLI, TWO_WAY) if others.keys() <= {*usual}), names)
-        strange = bool(usual) and folded(first.label) not in _index(usual, None)
-        header |= scores or strange or (len(others) > 1 and min(others.values()) > 1)
-        if not header:
+    if "label" in reading.names:
+        usual = any(others.keys() <= {*labels} for labels in (NLI, TWO_WAY))
+        declared = (*names, *(reading.columns.label_names or ()), *reading.columns.no_label, "")
+        known = others.keys() | {folded(str(label)) for label in (*declared, *NLI, *TWO_WAY)}
+        if folded(first.label) in known or _finite(first.label) is not None:
+            return rows
+        scores = all(_finite(label) is not None for label in others)
+        clear = scores or names or usual or (len(others) > 1 and min(others.values()) > 1)
+        header |= bool(others and clear)
+        if others and not header:
             log.warning(
                 f"{reading.path}: only row 1 has the label {first.label!r}. If it is a header, name the "
                 "columns instead of numbering them."
@@ -177,4 +197,5 @@ def without_header(reading: Reading, rows: list[KeptRow], names: Sequence[str]) 
             "the columns instead of numbering them."
         )
         reading.report.skip("header")
+        reading.report.kept = max(0, reading.report.kept - 1)
     return rows[header:]

@@ -79,7 +79,7 @@ class TextFile:
                 raise InputError(f"{how} is not accepted. Give one character such as ';', or tab.")
         try:
             "".encode(self.encoding or "utf-8")
-        except LookupError:
+        except (LookupError, UnicodeError):
             raise InputError(
                 f"{argument('encoding', self.encoding)} does not exist. Common encodings are utf-8, "
                 "utf-16, latin-1 and cp1252."
@@ -151,7 +151,7 @@ class TextFile:
     def _checked(self, line: str, number: int) -> str | BadRow:
         bad = _BAD_BYTE.search(line)
         if not bad:
-            return line.removeprefix("\ufeff") if number == 1 else line
+            return line.lstrip("\ufeff") if number == 1 else line
         name = (self.encoding or "UTF-8").upper()
         wrong = f"character {bad.start() + 1} is the byte 0x{ord(bad[0]) - 0xDC00:x}, which is not"
         return BadRow(f"not {name}", f"{wrong} {name}. {_other_encoding()}")

@@ -12,7 +12,8 @@ from keras_sentmatch.safety import compressed_room, expansion_error, first_line
 
 INSTALL = 'pip install "keras-sentmatch[frames]"'
 _MODULES = ("pandas", "polars", "pyarrow", "datasets")
-_ROWS = 1024  # rows of a file that are in memory at a time
+_ROWS = 1024  # rows of an Excel file that are in memory at a time
+_TEXTS = ("string", "large_string", "string_view", "binary", "large_binary")  # types in Arrow
 
 
 def is_frame(value: Any) -> bool:
@@ -79,7 +80,7 @@ def rows_of(frame: Any) -> Rows:
 
 
 def frame_file(file: TextFile) -> Rows:
-    """Yield the rows of a Parquet file, a few at a time, or of the first sheet of an Excel file."""
+    """Yield the rows of a Parquet file, or of the first sheet of an Excel file."""
     if file.encoding:
         how = wording("encoding", "--encoding")
         raise InputError(f"{file.path} is not a text file. Leave out {how}.")
@@ -116,35 +117,39 @@ def _parts(file: TextFile) -> Iterator[dict[str, list[Any]]]:
 
 
 def _parquet(file: TextFile) -> Iterator[dict[str, list[Any]]]:
-    import pyarrow as pa
     from pyarrow import parquet
 
-    with parquet.ParquetFile(file.path) as opened:
-        facts, schema = opened.metadata, opened.schema_arrow
-        groups = [facts.row_group(i) for i in range(facts.num_row_groups)]
-    room = compressed_room(file.path)
-    if facts.num_rows + sum(group.total_byte_size for group in groups) > room:
+    facts, room = parquet.read_metadata(file.path), compressed_room(file.path)
+    groups = [facts.row_group(i) for i in range(facts.num_row_groups)]
+    values = sum(group.column(i).num_values for group in groups for i in range(group.num_columns))
+    if values + sum(group.total_byte_size for group in groups) > room:
         raise expansion_error(file.path)
-    # Equal texts of a column then share their memory.
-    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    schema = facts.schema.to_arrow_schema()
+    texts = [field.name for field in schema if str(field.type) in _TEXTS]
     file.size = facts.num_rows
     yield columns_of(schema.empty_table())
     with parquet.ParquetFile(file.path, read_dictionary=texts) as opened:
-        for batch in opened.iter_batches(_ROWS):
-            if (room := room - batch.nbytes) < 0:
+        for number in range(len(groups)):
+            group = opened.read_row_group(number)
+            if (room := room - group.nbytes) < 0:
                 raise expansion_error(file.path)
-            yield {name: _values(batch.column(name)) for name in batch.schema.names}
+            yield {
+                name: [value for chunk in column.chunks for value in _values(chunk)]
+                for name, column in zip(group.column_names, group.columns)
+            }
 
 
-def _values(column: Any) -> list[Any]:
-    if not hasattr(column, "dictionary"):
-        return [None if value != value else value for value in column.to_pylist()]
-    texts = column.dictionary.to_pylist()
-    return [None if place is None else texts[place] for place in column.indices.to_pylist()]
+def _values(chunk: Any) -> list[Any]:
+    """Return the values of a part of a column; equal texts share their memory."""
+    if not hasattr(chunk, "dictionary"):
+        return [None if value != value else value for value in chunk.to_pylist()]
+    texts = chunk.dictionary.to_pylist()
+    return [None if place is None else texts[place] for place in chunk.indices.to_pylist()]
 
 
 def _sheet(path: Path) -> Iterator[dict[str, list[Any]]]:
     import openpyxl
+    from openpyxl.cell.cell import ERROR_CODES  # what a formula gives that cannot be computed
 
     with zipfile.ZipFile(path) as archive:
         if sum(member.file_size for member in archive.infolist()) > compressed_room(path):
@@ -154,7 +159,8 @@ def _sheet(path: Path) -> Iterator[dict[str, list[Any]]]:
         sheet = book.worksheets[0]
         sheet.reset_dimensions()  # what the file claims; rows then end with their last cell
         rows = sheet.iter_rows(values_only=True)
-        names = [("" if name is None else str(name)) for name in next(rows, ())]
+        header = next((row for row in rows if any(value is not None for value in row)), ())
+        names = ["" if name is None else str(name).strip() for name in header]
         check_names(names, path)
         yield {name: [] for name in names if name}
         blank = 0
@@ -164,6 +170,10 @@ def _sheet(path: Path) -> Iterator[dict[str, list[Any]]]:
             if blank > 100 * _ROWS:
                 raise InputError(f"{path} has more than {blank:,} blank rows. Remove them.")
             padded = [(*row, *[None] * len(names))[: len(names)] for row in kept]
-            yield {name: [row[i] for row in padded] for i, name in enumerate(names) if name}
+            yield {
+                name: [None if row[i] in ERROR_CODES else row[i] for row in padded]
+                for i, name in enumerate(names)
+                if name
+            }
     finally:
         book.close()

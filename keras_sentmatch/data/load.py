@@ -55,7 +55,8 @@ def read_pairs(
     Parquet or Excel file. It may also be a table in memory: of pandas, polars, Arrow or Hugging Face's
     `datasets`. Columns are found by their usual names (`sentence1`/`sentence2`, `premise`/`hypothesis`,
     `question1`/`question2`, `label`, `score`, …). An empty sentence is an input, not an error. Rows
-    with the label `-` have no gold label; they are left out and counted.
+    with the label `-` have no gold label; they are left out and counted. In a column of scores, `-` is
+    a bad row.
 
     Args:
         path: The file or table. For parallel files, the first one, such as `s1.dev` or `a.toks`.
@@ -159,6 +160,11 @@ def load_pairs(
     # {"train": 8000, "validation": 1000, "test": 1000}
     ```
     """
+    if fractions is not None and len(fractions) not in (2, 3):
+        raise InputError(
+            f"{fractions=} is not accepted. Give two or three shares: of the "
+            "training and validation pairs, and of the test pairs."
+        )
     how, whole, named = Columns(**columns), False, isinstance(source, (str, Path))
     if named and any((Path(source) / name).is_file() for name in _SAVED):
         source = _load_from_disk(source)
@@ -203,7 +209,12 @@ def _read_file(
     weighted = columns.weight is not False and split in ("", "train")
     file = TextFile(path, columns.encoding, columns.delimiter)
     reading = Reading(file, known, layout, columns, on_error, weighted)
-    rows = [row._replace(given={}) for row in reading.rows() if row is not None]
+    same: dict[str, str] = {}  # equal sentences share their memory
+    rows = []
+    for row in reading.rows():
+        if row is not None:
+            one, two = (same.setdefault(text, text) for text in (row.sentence1, row.sentence2))
+            rows.append(row._replace(sentence1=one, sentence2=two, given={}))
     task, given = columns.task or known.task, columns.label_names or known.labels
     names = tuple(given)
     if isinstance(given, Mapping):
@@ -423,7 +434,8 @@ def load_tfds(name: str) -> dict[str, PairDataset]:
 
     def rows(split: str) -> Any:
         for number, row in enumerate(tfds.as_numpy(builder.as_dataset(split=split))):
-            plain = {key: np.asarray(value).item() for key, value in row.items()}
+            arrays = {key: np.asarray(value) for key, value in row.items()}
+            plain = {k: a.item() if a.size == 1 else a.tolist() for k, a in arrays.items()}
             text = {k: v.decode() if isinstance(v, bytes) else v for k, v in plain.items()}
             yield f" row {number}", text
 

@@ -49,22 +49,15 @@ def split_pairs(
     return tuple(dataset.select(np.flatnonzero(part == i)) for i in range(len(fractions)))
 
 
-def part_numbers(
-    dataset: PairDataset,
-    fractions: Sequence[float],
-    *,
-    seed: int,
-    groups: np.ndarray | None = None,
-) -> np.ndarray:
-    """Return the part of each row as `split_pairs` does; `groups` numbers what stays together."""
+def part_numbers(dataset: PairDataset, fractions: Sequence[float], *, seed: int) -> np.ndarray:
+    """Return the part of each row as `split_pairs` does."""
     shares = np.asarray(fractions, float)
     if not shares.size or (shares <= 0).any() or abs(shares.sum() - 1) > 1e-6:
         raise InputError(
             f"fractions={list(fractions)} is not accepted. Give positive numbers that sum to 1."
         )
     rng = np.random.default_rng(seed)
-    if groups is None:
-        groups = _split_groups(dataset)
+    groups = _split_groups(dataset)
     part = _assign(groups, _strata(dataset), shares, rng)
     counts = np.bincount(part, minlength=len(shares))
     if not counts.all():
@@ -77,12 +70,18 @@ def part_numbers(
 
 def _split_groups(dataset: PairDataset) -> np.ndarray:
     """Number what stays together, in the sorted order of groups or of first sentences."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     plain = plain_sides(dataset)
     number = numbered(dataset.groups or dataset.sentence1)
     keys = numbered(dataset.groups or plain[0])
     pairs = numbered(["\n".join(sorted(pair)) for pair in zip(*plain)])
+    pairs += keys.max(initial=-1) + 1
+    size = pairs.max(initial=-1) + 1
+    links = coo_array((np.ones(len(keys)), (keys, pairs)), shape=(size, size))
+    components = connected_components(links, directed=False)[1][keys]
     first = np.full(len(dataset), len(dataset))
-    components = _components(keys, pairs)
     np.minimum.at(first, components, number)
     return np.unique(first[components], return_inverse=True)[1]
 
@@ -156,28 +155,6 @@ def plain_sides(data: PairDataset) -> list[list[str]]:
     """Return the sentences of both sides without case and spacing."""
     sides = (data.sentence1, data.sentence2)
     return [[" ".join(text.casefold().split()) for text in side] for side in sides]
-
-
-def sentence_groups(pairs: PairDataset) -> np.ndarray:
-    """Number the pairs so that pairs that share a sentence (ignoring case and spacing) are equal."""
-    first, second = plain_sides(pairs)
-    ids = numbered(first + second)
-    return _components(ids[: len(pairs)], ids[len(pairs) :], shared=True)
-
-
-def _components(one: np.ndarray, two: np.ndarray, shared: bool = False) -> np.ndarray:
-    """Number the rows so that rows that are linked by equal `one` or equal `two` are equal.
-
-    `shared`: whether equal numbers in both columns mean the same.
-    """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    if not shared:
-        two = two + one.max(initial=-1) + 1
-    size = max(one.max(initial=-1), two.max(initial=-1)) + 1
-    graph = coo_array((np.ones(len(one)), (one, two)), shape=(size, size))
-    return np.asarray(connected_components(graph, directed=False)[1][one])
 
 
 def log_repeats(parts: Mapping[str, PairDataset]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_sentmatch.data._columns import Columns, KeptRow, OnError, Reading
-from keras_sentmatch.data._labels import folded, without_header
+from keras_sentmatch.data._labels import folded, label_index, without_header
 from keras_sentmatch.data.dataset import PairDataset
 from keras_sentmatch.data.files import StandardInput, TextFile
 from keras_sentmatch.data.formats import existing_path, recognize_file
@@ -87,10 +87,9 @@ class PairStream:
         self._reading = Reading(file, known, layout, how, on_error)
         self.report, self.file = self._reading.report, file
         given = how.label_names or known.labels
-        names = given if isinstance(given, Mapping) else dict(enumerate(given))
-        self._names = {folded(name): name for name in names.values()}
+        names = list(dict.fromkeys(given.values() if isinstance(given, Mapping) else given))
+        self._names = {label: names[i] for label, i in label_index(names, given).items()}
         self._left_out: set[str] = set()
-        self._names |= {folded(str(label)): name for label, name in names.items()}
 
     def windows(self, size: int, *, after: int = 0, digest: str = "") -> Iterator[Window]:
         """Yield the pairs after the row `after`, `size` at a time, or fewer if they are very long.
@@ -127,9 +126,12 @@ class PairStream:
                 f"{self.file.path} has changed: its first {after:,} rows differ from those with "
                 "predictions. Delete the partial predictions to start again."
             )
+        block = without_header(self._reading, block, known)
         if not report.kept:
-            raise InputError(f"{self.file.path} has no usable row ({report}).")
-        if block := without_header(self._reading, block, known):
+            raise InputError(
+                f"{self.file.path} has no usable row ({report}). Expected at least one."
+            )
+        if block:
             yield self._window(block, found.hexdigest())
 
     def _window(self, block: list[KeptRow], digest: str) -> Window:

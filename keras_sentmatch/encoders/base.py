@@ -1,4 +1,4 @@
-"""What all encoders of sentence pairs share: counts, padding, and the description in a folder."""
+"""The base class of encoders of sentence pairs: counts, and the description in a folder."""
 
 import json
 import warnings

@@ -38,8 +38,9 @@ class PairBatches:
         encoded: Result of `encode_dataset` for these pairs and this encoder, if known.
 
     Raises:
-        InputError: If there are no pairs or no whole batch, the batch size is below 1, a bucket is shorter than a
-            sentence, or the encoder does not make an array.
+        InputError: If there are no pairs or no whole batch, the batch size is below 1, a bucket is
+            shorter than a sentence, the encoder does not make an array, or pairs without labels have
+            weights.
 
     Example:
 
@@ -94,6 +95,10 @@ class PairBatches:
         self.weights = None if weights is None else np.asarray(weights, "float32")
         if self.weights is not None:
             _check_count("weights", self.weights, dataset)
+            if self.targets is None:
+                raise InputError(
+                    "The pairs have weights, but no labels. Leave out weights=…, or give labels."
+                )
         self.num_rows = len(dataset)
         self.batch_size = batch_size
         self.shuffle = shuffle

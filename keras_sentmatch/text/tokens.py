@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -164,7 +164,10 @@ class Tokenizer:
 
 
 class Vocabulary:
-    """Words and their ids: 0 is padding, 1 is every unknown word, the words follow in their order."""
+    """Words and their ids: 0 is padding, 1 is every unknown word, the words follow in their order.
+
+    Iteration gives the words alone.
+    """
 
     def __init__(self, words: Iterable[str] = ()):
         self.words = [PAD, UNK, *words]
@@ -185,6 +188,9 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids)
 
     def __contains__(self, word: object) -> bool:
         return word in self.ids

@@ -151,16 +151,29 @@ def test_bombs_are_refused(tmp_path, monkeypatch):
     book.save(tmp_path / "far.xlsx")
     book.active.append(["y" * 30_000] * 900)
     book.save(tmp_path / "x.xlsx")
+    # Long texts that many rows share make a small file, which is no bomb.
+    texts = [f"{i} {'and so on ' * 20}" for i in range(5000)] * 10
+    options = {"row_group_size": len(texts), "compression": "zstd"}
+    parquet.write_table(arrow.table({"s1": texts, "s2": texts}), tmp_path / "y.parquet", **options)
+    assert read_pairs(tmp_path / "y.parquet").sentence2 == tuple(map(str.strip, texts))
     for name, message in (("x.parquet", "expands"), ("x.xlsx", "expands"), ("far.xlsx", "blank")):
         with pytest.raises(InputError, match=message):
             read_pairs(tmp_path / name)
 
 
-def test_columns_of_one_name_in_an_excel_file(tmp_path):
+def test_excel_files(tmp_path):
+    """Rows without a value, spaces in the header, formulas that failed, columns of one name."""
     openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
-    for row in (["s1", "s2", "label", "label"], ["a", "b", 1, 0]):
+    book, path = openpyxl.Workbook(), tmp_path / "x.xlsx"
+    for row in ([], ["s1 ", "s2", "label"], ["a", "b", 1], [], ["c", "#REF!", 0], ["e", "f", 0]):
         book.active.append(row)
-    book.save(tmp_path / "x.xlsx")
+    book.save(path)
+    assert rows(read_pairs(path, on_error="skip")) == [("a", "b", 1), ("e", "f", 0)]
+    with pytest.raises(InputError, match="row 1: the column 's2' holds None"):
+        read_pairs(path)
+    book.active.insert_rows(1)
+    for column in range(1, 4):
+        book.active.cell(1, column, "label")
+    book.save(path)
     with pytest.raises(InputError, match="two columns of the same name 'label'"):
-        read_pairs(tmp_path / "x.xlsx")
+        read_pairs(path)

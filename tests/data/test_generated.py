@@ -12,6 +12,7 @@ import pytest
 
 from keras_sentmatch.data import leak_report, natural_logic_pairs
 from keras_sentmatch.data.generated import COMPARATIVES, TREES
+from keras_sentmatch.errors import InputError
 
 NUMBERS = {"two": 2, "three": 3, "four": 4}
 SINGULAR = {"person": "people", "man": "men", "woman": "women", "child": "children"}
@@ -269,3 +270,9 @@ def test_words_alone_do_not_tell():
         scores.append(model.score(x, test.labels))
     assert 0.4 < scores[0] < 0.62
     assert scores[1] < 0.48
+
+
+def test_bad_arguments():
+    for options, message in (({"n": 3, "split": "dev"}, "split='dev'"), ({"n": 0}, "n=0")):
+        with pytest.raises(InputError, match=message):
+            natural_logic_pairs(seed=0, **options)

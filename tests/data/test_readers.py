@@ -174,6 +174,7 @@ def test_trecqa_clean_drops_questions_and_masks_beside_json(tmp_path):
         ("x.csv", '"text1"\ttext2\tlabel\n"A dog."\tAn animal.\tentailment\n'),
         ("x.jsonl", jsonl({"s1": "A dog.", "s2": "An animal.", "label": "entailment"})),
         ("x.jsonl.gz", jsonl({"s1": "A dog.", "s2": "An animal.", "label": 0})),
+        ("x.csv", "\ufeff\ufefftext1,text2,label\nA dog.,An animal.,entailment\n"),
         ("x.json", json.dumps([{"s1": "A dog.", "s2": "An animal.", "label": "entailment"}])),
         ("x.dat", "sentence1\tsentence2\tlabel\nA dog.\tAn animal.\tentailment\n"),
     ],
@@ -214,9 +215,12 @@ def test_label_names_are_found(tmp_path):
     assert names("not  sure", "Not sure", "sure")[0] == ("not  sure", "sure")
     assert names("ｙｅｓ", "no", "Yes")[1] == [1, 0, 1]
     assert names("e\u0301", "\u00e9", "x")[1] == [1, 1, 0]
+    assert names("y\u200bes", "no", "yes")[1] == [1, 0, 1]
+    assert names("\u22121", "1", "-1") == (("-1", "1"), [0, 1, 0])
     assert names("4.5", "1") == (None, [4.5, 1.0])
     assert names("4", "1", column="similarity") == (None, [4.0, 1.0])
     assert names("1", "3", task="regression") == (None, [1.0, 3.0])
+    assert read_pairs(tmp_path / "x.tsv", task="ranking").task == "ranking"
     assert names("-", "-")[1] is None
     assert names(*range(101), task="classification")[1] == list(range(101))
     assert names(*range(100))[0] == tuple(map(str, range(100)))
@@ -298,6 +302,10 @@ BAD = [
     ("x.jsonl", ASKED + '{"qid": null, "s1": "c", "s2": "d", "label": 0}\n', "2: .*'qid' is empty", "no question"),
     ("x.jsonl", ASKED + '{"qid": NaN, "s1": "c", "s2": "d", "label": 0}\n', "2: .*'qid' is empty", "no question"),
     ("x.tsv", "s1\ts2\tlabel\tqid\na\tb\t1\t7\nc\td\t0\t \n", "3: .*'qid' is empty", "no question"),
+    ("x.jsonl", FINE + '{"s1": "c", "s2": "d", "label": [0]}\n', r"2: .*'label' holds \[0\]", "no text"),
+    ("x.jsonl", FINE + '{"s1": "c", "s2": "d", "label": 0, "qid": 7}\n', "'qid' is missing in the f", "late"),
+    ("x.tsv", TSV + "c\td\tNaN\n", "3: the label 'NaN' is not one of ", "unknown label"),
+    ("x.tsv", "s1\ts2\tlabel\na\tb\t1\nc\td\tinf\n", "3: the label 'inf' is not one of 1", "unknown label"),
     ("x.csv", "s1,s2,label,weight\na,b,1,2\nc,d,0,\n", "3: the weight '' is not a number", "bad weight"),
 ]  # fmt: skip
 
@@ -332,6 +340,8 @@ BAD_FILES = [
     ("x.tsv", TSV.encode("utf-16"), {"encoding": "utf-8"}, "not UTF-8"),
     ("x.tsv", TSV, {"encoding": "utf-9"}, "'utf-9' does not exist"),
     ("x.tsv", TSV, {"encoding": "hex"}, "'hex' does not exist"),
+    ("x.tsv", TSV, {"encoding": "undefined"}, "'undefined' does not exist"),
+    ("x.tsv", TSV, {"label": "s2"}, "column 's2' .* is named twice"),
     ("x.tsv", TSV, {"delimiter": ";"}, r"no two are known .*separator of fields with delimiter="),
     ("x.tsv", TSV, {"delimiter": ";;"}, "';;' is not accepted. Give one character"),
     ("x.tsv", TSV.replace("\t", "|"), {}, "separator of fields with delimiter=…"),
@@ -346,6 +356,8 @@ BAD_FILES = [
     ("x.json", b'[\n{"s1": "\xe9"}]', {}, r"x\.json:2: character 9 is the byte 0xe9"),
     ("x.tsv", "s1\ts2\tlabel\na\tb\n", {"on_error": "skip"}, r"no usable row \(.*too few fields"),
     ("x.tsv", TSV, {"task": "regression"}, "the score 'neutral' is not a number"),
+    ("x.tsv", TSV.replace("neutral", "0.5\na\tb\t-"), {}, ":3: the score '-' is not a number"),
+    ("x.tsv", TSV.replace("neutral", "0.5"), {"task": "ranking"}, "fractions .* ranking needs classes"),
     ("TRAIN.xml", "<QApairs id='7'>\n<positive>\nit\n", {}, ":3: a <positive> stands before the <q"),
     ("TRAIN.xml", b"<QApairs id='7'>\n<question>\n\xe9\n", {}, ":3: character 1 is the byte 0xe9"),
     ("x.tsv", "s1\ts2\tlabel\n" + "".join(f"a\tb\tt{i}\n" for i in range(101)), {}, "101 diff"),
@@ -390,6 +402,7 @@ def test_missing_paths_and_what_cannot_be_loaded(tmp_path):
             lambda: load_pairs("embedded", fractions=[0.7, 0.15, 0.15]),
             "its own validation and test",
         ),
+        (lambda: load_pairs(bare, fractions=[0.4, 0.3, 0.2, 0.1]), "two or three shares"),
     ):
         with pytest.raises(InputError, match=message):
             refused()
@@ -472,6 +485,7 @@ def test_tensorflow_datasets(tmp_path, monkeypatch):
             label = tfds.features.ClassLabel(names=["not_equivalent", "equivalent"])
             text = tfds.features.Text()
             features = {"idx": np.int32, "sentence1": text, "sentence2": text, "label": label}
+            features["marks"] = tfds.features.Tensor(shape=(2,), dtype=np.int32)
             return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
 
         def _split_generators(self, dl_manager):
@@ -480,7 +494,8 @@ def test_tensorflow_datasets(tmp_path, monkeypatch):
 
         def _generate_examples(self, labels):
             for i, label in enumerate(labels):
-                yield i, {"idx": i, "sentence1": f"é{i}", "sentence2": "", "label": label}
+                row = {"idx": i, "sentence1": f"é{i}", "sentence2": "", "label": label}
+                yield i, row | {"marks": [1, 2]}
 
     builder = TinyPairs(data_dir=tmp_path)
     monkeypatch.setattr(tfds, "builder", lambda name: builder)
@@ -623,6 +638,7 @@ def test_messages_name_options_on_the_command_line(tmp_path):
 
 
 HEADED = "left\tright\tverdict\n"
+HEADER_ALONE = "premise\thypothesis\tlabel\n"
 
 
 @pytest.mark.parametrize(
@@ -641,8 +657,33 @@ def test_numbered_columns_of_a_file_with_a_header(body, kwargs, want, tmp_path, 
     data = read_pairs(path, **numbered, **kwargs)
     assert data.sentence1[0][0] == "a" and data.label_names == want
     assert data.report.skipped == {"header": 1} and "is read as a header" in caplog.text
-    (window,) = PairStream(path, **numbered, **kwargs).windows(100)
-    assert window.pairs.sentence1 == data.sentence1
+    stream = PairStream(path, **numbered, **kwargs)
+    (window,) = stream.windows(100)
+    assert window.pairs.sentence1 == data.sentence1 and stream.report == data.report
+    for alone in (HEADER_ALONE, HEADER_ALONE + "\t\t\n"):
+        with pytest.raises(InputError, match="no usable row"):
+            list(PairStream(write(path, alone), **numbered, **kwargs, on_error="skip").windows(9))
+
+
+@pytest.mark.parametrize(
+    "labels, kwargs",
+    [
+        ("maybe no yes no yes", {"label_names": ["no", "yes", "maybe"]}),
+        ("m n y n y", {"label_names": {"n": "no", "y": "yes", "m": "maybe"}}),
+        ("1 no yes no yes", {"label_names": ["no", "yes"]}),
+        ("- no yes no yes", {}),
+        (" no yes no yes", {"on_error": "skip"}),
+        ("not_entailment entailment entailment", {}),
+        ("contradiction entailment entailment", {}),
+    ],
+)
+def test_a_first_pair_is_not_a_header(labels, kwargs, tmp_path, caplog):
+    text = "".join(f"a{i}\tb\t{label}\n" for i, label in enumerate(labels.split(" ")))
+    path = write(tmp_path / "x.tsv", text)
+    kwargs |= {"sentence1": 0, "sentence2": 1, "label": 2}
+    assert "header" not in read_pairs(path, **kwargs).report.skipped
+    (window,) = PairStream(path, **kwargs).windows(9)
+    assert window.pairs.sentence1[0] == "a0" and "header" not in caplog.text
 
 
 def test_a_first_row_that_may_be_a_pair_is_kept_with_a_warning(tmp_path, caplog):
@@ -689,6 +730,10 @@ def test_a_window_has_all_columns_of_the_file(tmp_path, caplog):
         "s1": ["a", "c"], "s2": ["b", "d"], "gold": ["yes", "no"], "note": ["n1", "n2"]
     }  # fmt: skip
     assert window.pairs.columns["gold"] == ("yes", "no") and window.rows == 2
+    path = write(tmp_path / "y.tsv", "s1\ts2\tlabel\na\tb\t1\nc\td\t2\n")
+    for names in (["1", "2"], {"1": "1", "2": "2"}):
+        (window,) = PairStream(path, label_names=names).windows(9)
+        assert window.given["gold"] == ["1", "2"]
     path = write(
         tmp_path / "x.jsonl", jsonl({"s1": "a", "s2": "b"}, {"s1": "c", "s2": "d", "x": 1})
     )

@@ -113,6 +113,7 @@ def test_tags_come_from_the_columns():
         ({"bucket_lengths": [8, 4]}, r"14 tokens, more than any of bucket_lengths=\[4, 8\]"),
         ({"features": ["pos_1"]}, "does not make pos_1. It makes word_ids_1"),
         ({"weights": np.ones(2)}, "are 2 weights for 53 pairs"),
+        ({"labels": None, "weights": np.ones(53)}, "have weights, but no labels"),
         ({"labels": None, "targets": np.zeros((2, 3))}, "are 2 targets for 53 pairs"),
     ],
 )

@@ -57,6 +57,8 @@ def test_by_hand():
     assert got["char_ids_1"][1].tolist() == [[0, 0, 0]] * 3
     assert got["char_ids_2"].shape == (2, 3, 3)
     assert encoder.input_names == list(got)
+    again = PairEncoder(encoder.vocabulary, encoder.characters, max_word_length=3)
+    assert again.get_config() == encoder.get_config()
 
 
 def test_accents_as_part_of_a_letter_or_after_it(tmp_path):

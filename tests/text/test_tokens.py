@@ -50,7 +50,7 @@ def test_vocabulary(tmp_path):
     odd = ["dog", "a\u2028b", "x\u0085", "\r", "'s", "🙂", "\ufeff"]
     vocabulary = Vocabulary(odd)
     assert (vocabulary["dog"], vocabulary["gnu"], len(vocabulary)) == (2, 1, 9)
-    assert "dog" in vocabulary and "[PAD]" not in vocabulary
+    assert "dog" in vocabulary and "[PAD]" not in vocabulary and list(vocabulary) == odd
     assert vocabulary["[PAD]"] == 1  # a token that is spelled so is no padding
     vocabulary.save(tmp_path / "v.txt")
     assert Vocabulary.load(tmp_path / "v.txt").words == ["[PAD]", "[UNK]", *odd]
