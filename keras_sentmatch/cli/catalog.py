@@ -12,7 +12,7 @@ import typer
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import next_step, print_json, print_table, say
-from keras_sentmatch.cli.options import option
+from keras_sentmatch.cli.options import option, own_code
 from keras_sentmatch.errors import InputError
 
 FIELDS = ("name", "description", "files", "labels", "metric")
@@ -79,10 +79,23 @@ def models(
     elif name is None:
         _list_models(as_json)
     elif profile:
+        check_model(name)
         _profile(name, use_backend(backend), setting or [], as_json)
     else:
+        check_model(name)
         use_backend(backend)
         _show_model(describe(name), as_json)
+
+
+def check_model(name: str, recipe: object = None) -> None:
+    """Refuse an unknown model before Keras is imported."""
+    plain = re.sub("[-_ ]", "", name).lower()
+    if recipe or own_code() or plain in [known.replace("_", "") for known in MODELS]:
+        return
+    raise InputError(
+        f"There is no model {name!r}. Use one of {', '.join(MODELS)}, or one of your own with "
+        "keras-sentmatch --code FILE."
+    )
 
 
 def _list_models(as_json: bool) -> None:

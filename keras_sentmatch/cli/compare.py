@@ -35,8 +35,8 @@ def compare(
     groups = comparing.group_runs(runs)
     if len(groups) < 2:
         raise InputError(
-            f"{', '.join(map(str, runs))} are runs of {len(groups)} recipe. Give runs of at least two "
-            "recipes; runs that differ only in their seed count as one."
+            f"Expected runs of at least two recipes, but {', '.join(map(str, runs))} have one. Runs "
+            "that differ only in their seed count as one."
         )
     pairs, facts = labeled.read(next(iter(groups.values()))[0])
     values: dict[str, list[np.ndarray]] = {name: [] for name in groups}

@@ -196,12 +196,15 @@ def rank(
             columns = {name: [row[name] for row in rows] for name in further}
             Index.build([row["sentence"] for row in rows], save_index, columns=columns)
         log.info("%s sentences in %s", f"{len(rows):,}", save_index)
-    loaded = scoring.load(run)
-    found: Rows
+    opened: Any = None
     if folder is not None:
         from keras_sentmatch.corpus import Index
 
-        opened, most = Index(folder, loaded.matcher), 100 if candidates is None else candidates
+        opened = Index(folder, None)  # a damaged one is seen before Keras is imported
+    loaded = scoring.load(run)
+    found: Rows
+    if opened is not None:
+        opened.matcher, most = loaded.matcher, 100 if candidates is None else candidates
         with scoring.working(range(min(most, len(opened)))):
             found = [dict(one) for one in opened.rank(query, candidates=most, **given)]
         for one in found:

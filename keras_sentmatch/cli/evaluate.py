@@ -25,12 +25,14 @@ class Wanted:
     precision: Annotated[
         float | None,
         option(
-            "Precision that each label (or --label) must reach; otherwise the matcher abstains."
+            "Precision that each label (or --label) must reach; otherwise the matcher abstains.",
+            min=0,
+            max=1,
         ),
     ] = None
     recall: Annotated[
         float | None,
-        option("For two classes: find this share of the pairs with --label."),
+        option("For two classes: find this share of the pairs with --label.", min=0, max=1),
     ] = None
     label: Annotated[
         str | None,

@@ -28,15 +28,17 @@ def explain(
         Path | None,
         option("Page for one pair (.html), or folder for the pages of a FILE."),
     ] = None,
-    limit: Annotated[int | None, option("Maximum number of pairs of FILE, from its start.")] = None,
+    limit: Annotated[
+        int | None, option("Maximum number of pairs of FILE, from its start.", min=1)
+    ] = None,
 ) -> None:
     """Show what a prediction is based on: attention, re-read words, occlusion."""
     file = asked.file
     if out is not None and (out.suffix in (".html", ".htm")) != (file is None):
         wanted = "a name that ends in .html" if file is None else "a folder, for the pages of FILE"
         raise InputError(f"--out is {out}. Expected {wanted}.")
-    if limit is not None and (limit < 1 or file is None):
-        raise InputError(f"--limit is {limit}. Expected at least 1, and a FILE of pairs.")
+    if limit is not None and file is None:
+        raise InputError("--limit needs a FILE of pairs.")
     asked.source = asked.source.as_in(source_of(run, needed=False))
     pairs = asked.read()
     matcher = scoring.load(run).matcher

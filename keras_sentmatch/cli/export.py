@@ -8,7 +8,7 @@ from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import ended_by_sigterm, print_json, print_table, working
 from keras_sentmatch.cli.options import option
-from keras_sentmatch.cli.runs import Run, source_of
+from keras_sentmatch.cli.runs import Run, cards_of, source_of
 from keras_sentmatch.cli.sources import Source
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ def export(
 ) -> None:
     """Export a run, and verify in a fresh process that it predicts as the run does."""
     more = None if pairs is None else Source(str(pairs)).as_in(source_of(run, needed=False)).rows()
+    cards_of(run)
     use_backend(backend)
     with working(f"loading {run}"):
         loaded = Run.load(run)

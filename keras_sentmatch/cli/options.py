@@ -12,8 +12,6 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from keras_sentmatch.errors import InputError
-
 PANEL = "Reading pairs"  # the options of every command that reads pairs, shown apart
 
 
@@ -132,11 +130,3 @@ def name_code(files: list[str] | None) -> None:
     more = [str(Path(file).expanduser().resolve()) for file in files or ()]
     if more:
         os.environ["SENTMATCH_CODE"] = os.pathsep.join(dict.fromkeys([*own_code(), *more]))
-
-
-def check_at_least(least: int, **values: int | None) -> None:
-    """Refuse an option whose value is below the least one. None is skipped."""
-    for name, value in values.items():
-        if value is not None and value < least:
-            option = name.replace("_", "-")
-            raise InputError(f"--{option} is {value}. Expected at least {least}.")

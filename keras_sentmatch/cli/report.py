@@ -1,5 +1,6 @@
 """`report`: where a run errs, and how its predictions change with the pairs."""
 
+import contextlib
 import pkgutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +15,6 @@ from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
     from keras_sentmatch.data import PairDataset
-    from keras_sentmatch.transformations import Lexicon
 
 Translate = Callable[[list[str]], Sequence[str]]
 
@@ -59,24 +59,29 @@ def report(
     ] = False,
     annotations: Annotated[
         Path | None,
-        option("Categories by pair id, given by people, instead of the rules."),
+        option("Categories by pair id, given by people, instead of the rules.", exists=True),
     ] = None,
     baselines: Annotated[bool, option("Train three baselines on the run's training pairs.")] = True,
-    limit: Annotated[int | None, option("Maximum number of pairs.")] = None,
+    limit: Annotated[int | None, option("Maximum number of pairs.", min=1)] = None,
     out: Annotated[Path | None, option("Folder for report.md, .csv and .json.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Show where a run errs: by linguistic category, next to baselines, and on changed pairs."""
-    options.check_at_least(1, limit=limit)
+    if not transform and (translate or opposite or held_out):
+        raise InputError("--translate, --opposite and --held-out need --transform.")
+    from keras_sentmatch.transformations import Lexicon
     from keras_sentmatch.transformations.transform import get_transformation
 
     names: list[str] | str = "all"
     if "all" not in (transform or ()):
         names = [get_transformation(name).name for name in transform or ()]
     pair = _labels(opposite) if opposite else None
-    words = _lexicon(lexicon)
+    words = Lexicon.read(*lexicon) if lexicon else None
     function = _function(translate) if translate else None
     pairs, facts = labeled.read(run)
+    if words is None:
+        with contextlib.suppress(InputError):  # not installed
+            words = Lexicon.wordnet()
     splits, left_out = _splits(run, labeled) if baselines else (None, {})
     loaded = scoring.load(run)
     from keras_sentmatch.analysis.reporting import report as analyze
@@ -110,27 +115,15 @@ def _splits(
     run: Path, labeled: LabeledPairs
 ) -> "tuple[dict[str, PairDataset] | None, dict[str, str]]":
     """Return the pairs that baselines learn from: the run's, or the training pairs of `--data`."""
-    source = labeled.named
-    if source is None or source.is_file:
+    splits = labeled.parts
+    if labeled.named is not None and labeled.named.is_file:
         source = source_of(run)
-    if source is None:
-        return None, {"baselines": "the run does not record what it was trained on"}
-    splits = source.splits()
+        if source is None:
+            return None, {"baselines": "the run does not record what it was trained on"}
+        splits = source.splits()
     if missing := {"train", "validation"} - splits.keys():
-        return None, {"baselines": f"{source.data} has no {' and no '.join(sorted(missing))} part"}
+        return None, {"baselines": f"the data has no {' and no '.join(sorted(missing))} part"}
     return splits, {}
-
-
-def _lexicon(sources: Sequence[str] | None) -> "Lexicon | None":
-    """Return the lexicon of `--lexicon`; else WordNet, or None if it is not installed."""
-    from keras_sentmatch.transformations import Lexicon
-
-    if sources:
-        return Lexicon.read(*sources)
-    try:
-        return Lexicon.wordnet()
-    except InputError:
-        return None
 
 
 def _labels(opposite: str) -> tuple[str, str]:

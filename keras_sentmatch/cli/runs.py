@@ -70,13 +70,23 @@ def digest_of(folder: Path) -> str:
     """Return a digest of everything that a run's predictions depend on."""
     from keras_sentmatch.inference.matcher import run_folder
     from keras_sentmatch.inference.onnx import digest
-    from keras_sentmatch.inference.run_folder import members_of, read_card, read_json
+    from keras_sentmatch.inference.run_folder import read_json
 
     folder = run_folder(folder)
     found = hashlib.sha256(repr(read_json(folder / "ensemble.json")).encode())
-    for member in members_of(folder):
-        found.update(f"{read_card(member)} {digest(member)}".encode())
+    for member, card in cards_of(folder).items():
+        found.update(f"{card} {digest(member)}".encode())
     return found.hexdigest()
+
+
+def cards_of(folder: Path) -> dict[Path, dict[str, Any]]:
+    """Check and return what the matcher.json of each member says; empty for the built-in matcher.
+
+    Keras is not imported.
+    """
+    from keras_sentmatch.inference.run_folder import is_packaged, members_of, read_card
+
+    return {} if is_packaged(folder) else {path: read_card(path) for path in members_of(folder)}
 
 
 def source_of(folder: Path, needed: bool = True) -> Source | None:
@@ -84,14 +94,11 @@ def source_of(folder: Path, needed: bool = True) -> Source | None:
 
     A record that cannot be used is an error, or ignored if it is not needed.
     """
-    from keras_sentmatch.inference.run_folder import is_packaged, members_of, read_card
-
-    if is_packaged(folder):
-        return None
-    member = members_of(folder)[0]
-    facts = read_card(member)["info"].get("source")
+    cards = cards_of(folder)
     with nullcontext() if needed else contextlib.suppress(InputError):
-        return recorded_source(facts, member) if facts else None
+        for member, card in list(cards.items())[:1]:
+            if facts := card["info"].get("source"):
+                return recorded_source(facts, member)
     return None
 
 
@@ -134,7 +141,7 @@ def suggest_explain(folder: Path, one: str, two: str) -> None:
 class Scoring:
     """The options on how a run scores pairs."""
 
-    batch_size: Annotated[int, option("Maximum number of pairs per batch.")] = 64
+    batch_size: Annotated[int, option("Maximum number of pairs per batch.", min=1)] = 64
     backend: options.Backend = None
     engine: Annotated[
         Engine,
@@ -152,6 +159,7 @@ class Scoring:
 
     def load(self, folder: Path) -> Run:
         """Load a run on the chosen backend."""
+        cards_of(folder)
         self.use_backend()
         with working(f"loading {folder}"):
             return Run.load(folder, self.engine.value)
@@ -161,7 +169,7 @@ class Scoring:
         if pairs is None:  # scored before
             return nullcontext()
         compiles = "" if self.runs_on in ("torch", "onnx") else ", compiling the model first"
-        return working(f"scoring {len(pairs):,} pairs{compiles}")
+        return working(f"scoring {len(pairs):,} pair{'s' * (len(pairs) != 1)}{compiles}")
 
 
 @dataclass
@@ -175,6 +183,7 @@ class LabeledPairs(Reading):
     split: options.Part = None
 
     def __post_init__(self) -> None:
+        self.parts: dict[str, PairDataset] = {}  # that were read
         if self.data is None and (given := self.given()):
             raise InputError(f"{', '.join(given[::2])} need --data, which is missing.")
 
@@ -200,14 +209,16 @@ class LabeledPairs(Reading):
     def read_held_out(self, run: Path, default: str) -> "tuple[PairDataset | None, dict[str, Any]]":
         """Return what `read` does, or None for the out-of-fold predictions that the run has kept."""
         from keras_sentmatch.inference.learned import LearnedPairs
-        from keras_sentmatch.inference.run_folder import is_packaged, members_of, read_card
 
-        if self.data is None and (self.split or default) == "validation" and not is_packaged(run):
-            info = [read_card(member)["info"] for member in members_of(run)][0]
-            learned = [LearnedPairs.read(member) for member in members_of(run)]
+        if (
+            self.data is None
+            and (self.split or default) == "validation"
+            and (cards := cards_of(run))
+        ):
+            learned = [LearnedPairs.read(member) for member in cards]
             if all(found is not None and found.scores is not None for found in learned):
-                facts = {"data": info.get("data", ""), "split": "validation, out of fold"}
-                return None, {"run": str(run), **facts}
+                data = next(iter(cards.values()))["info"].get("data", "")
+                return None, {"run": str(run), "data": data, "split": "validation, out of fold"}
         return self.read(run, default)
 
     def read(self, run: Path, default: str = "test") -> "tuple[PairDataset, dict[str, Any]]":
@@ -227,6 +238,9 @@ class LabeledPairs(Reading):
             source = self.named.as_in(known)
             if self.split is not None and known and known.data == source.facts()["data"]:
                 source.shares = known.shares  # the same parts as in training
-        whole = self.data is not None and self.split is None and source.is_file
-        pairs = source.rows() if whole else source.split(self.split or default)
+        if self.data is not None and self.split is None and source.is_file:
+            pairs = source.rows()
+        else:
+            self.parts = source.splits()
+            pairs = source.part(self.parts, self.split or default)
         return pairs, {"run": str(run), "data": pairs.name or source.data, "split": pairs.split}

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from keras_sentmatch.cli import options
 from keras_sentmatch.cli.options import option
-from keras_sentmatch.cli.runs import Run, Scoring
+from keras_sentmatch.cli.runs import Run, Scoring, cards_of
 from keras_sentmatch.cli.sources import Source
 from keras_sentmatch.errors import InputError
 
@@ -29,7 +28,7 @@ def serve(
         ),
     ],
     scoring: Scoring,
-    port: Annotated[int, option("Port; 0 chooses a free one.")] = 8000,
+    port: Annotated[int, option("Port; 0 chooses a free one.", min=0, max=65535)] = 8000,
     host: Annotated[
         str, option("Address to listen on; 0.0.0.0 for all of this machine's.")
     ] = "127.0.0.1",
@@ -47,7 +46,6 @@ def serve(
     ] = None,
 ) -> None:
     """Serve runs over HTTP, with a page to try them."""
-    options.check_at_least(1, batch_size=scoring.batch_size)
     folders = named_folders(runs)
     keys = read_keys(api_key_file) if api_key_file else []
     try:
@@ -58,6 +56,8 @@ def serve(
             f'serve needs {error.name}. Run pip install "keras-sentmatch[serve]".'
         ) from error
     limits = Limits(**parse_limits(setting or [], vars(Limits())))
+    for folder in folders.values():
+        cards_of(folder)
     listening = listen(host, port)
     if host not in LOCAL and not keys:
         log.warning(
@@ -137,7 +137,7 @@ def named_folders(runs: list[str]) -> dict[str, Path]:
 
 def example_pairs() -> list[tuple[str, str]]:
     """Return some of the built-in test pairs. Pairs of other data may be private."""
-    pairs = Source(BUILT_IN).split("test")
+    pairs = Source(BUILT_IN).splits()["test"]
     return list(zip(pairs.sentence1, pairs.sentence2))[:: len(pairs) // EXAMPLES][:EXAMPLES]
 
 

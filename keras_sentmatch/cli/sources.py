@@ -80,8 +80,7 @@ class Source(Reading):
             log_summary(part)
         return splits
 
-    def split(self, name: str) -> "PairDataset":
-        splits = self.splits()
+    def part(self, splits: "dict[str, PairDataset]", name: str) -> "PairDataset":
         if name not in splits:
             raise InputError(f"{self.data} has no {name} part. It has {', '.join(splits)}.")
         return splits[name]
@@ -176,11 +175,10 @@ class TrainingData(Reading):
         str,
         option("A file or folder of pairs, or a name from `keras-sentmatch models --datasets`."),
     ] = "embedded"
-    limit: Annotated[int | None, option("Maximum number of training pairs.")] = None
+    limit: Annotated[int | None, option("Maximum number of training pairs.", min=1)] = None
     split: options.Shares = None
 
     def __post_init__(self) -> None:
-        options.check_at_least(1, limit=self.limit)
         self.source = Source(self.data, self.split, **self.reading())
 
     def read(self) -> "tuple[dict[str, PairDataset], str]":

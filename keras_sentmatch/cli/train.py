@@ -7,6 +7,7 @@ import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
+from keras_sentmatch.cli.catalog import check_model
 from keras_sentmatch.cli.console import next_step, print_table, say
 from keras_sentmatch.cli.options import option
 from keras_sentmatch.cli.recipes import RecipeOptions, default_folder
@@ -33,13 +34,14 @@ def train(
         option("Also learn from this run's predictions. Repeatable.", metavar="RUN"),
     ] = None,
     seeds: Annotated[
-        int, option("Number of models to train; the ensemble predicts their mean.")
+        int, option("Number of models to train; the ensemble predicts their mean.", min=1)
     ] = 1,
     crossval: Annotated[
         int | None,
         option(
             "Cross-validate instead: train without each fold, and measure on that fold.",
             metavar="FOLDS",
+            min=2,
         ),
     ] = None,
     out: Annotated[
@@ -55,12 +57,13 @@ def train(
     backend: options.Backend = None,
 ) -> None:
     """Train a matcher. Without options: a small one on generated pairs, in about two minutes."""
-    options.check_at_least(1, seeds=seeds)
-    options.check_at_least(2, crossval=crossval)
     if resume and out is None:
         raise InputError("--resume needs --out, the folder of the run to continue.")
     if crossval is not None and seeds > 1:
         raise InputError("--crossval cannot be combined with --seeds.")
+    if out is not None and not resume and (out / "matcher.json").is_file():
+        raise InputError(f"{out} already holds a finished run. Name another folder, or delete it.")
+    check_model(model, recipe.recipe)
     read: Any = source.read() if crossval is None else source.read_all()
     use_backend(backend)
     draft = recipe.draft(model, vectors=vectors, backbone=backbone, teacher=teacher)

@@ -8,6 +8,7 @@ import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
+from keras_sentmatch.cli.catalog import check_model
 from keras_sentmatch.cli.console import next_step, print_json, print_table, say
 from keras_sentmatch.cli.options import option
 from keras_sentmatch.cli.recipes import RecipeOptions, default_folder
@@ -50,6 +51,7 @@ def tune(
     if resume and out is None:
         raise InputError("--resume needs --out, the folder of the search to continue.")
     names = None if space is None else parse_names(space)
+    check_model(model, recipe.recipe)
     splits, name = source.read()
     use_backend(backend)
     from keras_sentmatch.tuning import search

@@ -47,7 +47,7 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.1e}" if 0 < abs(value) < 5e-5 else f"{value:.4f}"
+        return f"{value:.1e}" if 0 < abs(value) < 5e-5 else f"{value + 0.0:.4f}"  # no -0
     return printable(str(value))
 
 

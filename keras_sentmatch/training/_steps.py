@@ -72,7 +72,7 @@ class Run:
         training = self.recipe.training
         self.batches = make_batches(self.data, encoder, self.model, training, self.encodings)
         self.sentences = str(encoder.report)
-        words = f"{self.data.labeled!r}, {encoder.vocabulary_size} words"
+        words = f"{encoder.vocabulary_size:,} words and pieces in the vocabulary"
         for note in (words, self.sentences, coverage):
             log.info(note)
         if isinstance(self.model, PairModel) and isinstance(encoder, PairEncoder):
