@@ -78,6 +78,8 @@ def _random(model: Any) -> Any:
 def _words(folder: Path, name: str) -> None:
     """A run of one of the library's models on words, as training leaves it."""
     from keras_sentmatch.applications import build_model
+    from keras_sentmatch.data import PairDataset
+    from keras_sentmatch.inference.learned import LearnedPairs, pair_keys
     from keras_sentmatch.inference.matcher import Matcher
 
     features = ("word",) if name == "esim" else ("word", "char")
@@ -92,8 +94,14 @@ def _words(folder: Path, name: str) -> None:
         **WORD_MODELS[name],
     )
     source = {"data": "embedded", "format": None, "columns": None, "on_error": "raise"}
+    keys, scores = pair_keys(PairDataset(FIRST, SECOND)), np.full((3, 3), 1 / 3, "float32")
     matcher = Matcher(
-        _random(model), encoder, NAMES, task="classification", info={"source": source}
+        _random(model),
+        encoder,
+        NAMES,
+        task="classification",
+        info={"source": source},
+        learned=LearnedPairs(keys, scores, np.arange(3)),
     )
     matcher.save(folder)
     metrics = {"identity": {"seed": 0}, "interrupted": False, "test": {"accuracy": 0.5}}
@@ -709,6 +717,8 @@ def _evaluate(folder: Path, matcher: Any) -> None:
     if noted := matcher.info.get("source"):
         recorded_source(noted, folder)
     finished_metrics(folder)
+    if matcher.learned is not None and matcher.learned.scores is not None:
+        matcher.evaluate()
 
 
 def _go_on(folder: Path) -> None:

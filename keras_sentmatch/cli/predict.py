@@ -133,9 +133,6 @@ def _answers(
 
 
 def _write(stream: "PairStream", run: Path, scoring: Scoring, file: "AnswerFile") -> None:
-    if file.finished:
-        log.info("%s is complete already", file.out)
-        return
     after = {"after": file.rows, "digest": file.digest}
     try:
         for header, body, facts in _answers(stream, run, scoring, file.format, **after):

@@ -283,7 +283,6 @@ def _rules_of_pieces(encoder: SubwordPairEncoder, folder: Path) -> dict[str, Any
         "end": tokenizer.end_token_id,
         "padding": tokenizer.pad_token_id,
         "unknown": pieces.unknown,
-        "size": encoder.vocabulary_size,
         **_RULES[type(pieces)](pieces, folder),
     }
 

@@ -20,7 +20,7 @@ from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.exports._examples import TOLERANCE, Examples
 from keras_sentmatch.exports._portable import write_litert, write_onnx, write_saved_model_of_ids
 from keras_sentmatch.exports._saved_model import write_saved_model
-from keras_sentmatch.inference.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.ensemble import EnsembleMatcher, load_run
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import calibration_of
 from keras_sentmatch.version import __version__
@@ -103,7 +103,12 @@ def export(
             '"keras-sentmatch[tensorflow]".'
         )
     ensemble = _as_ensemble(matcher, unseen_words=format != "litert")
-    examples = Examples.of(ensemble, pairs)
+    try:
+        examples = Examples.of(ensemble, pairs)
+    finally:  # the examples have taken the spare rows of the models
+        for member in getattr(matcher, "members", [matcher]):
+            if member.unseen_words:
+                member.unseen_words.forget()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         made, work = Path(temporary, "made"), Path(temporary, "work")
@@ -187,8 +192,7 @@ def _write_elsewhere(
     """Save the ensemble, and let a TensorFlow process export it."""
     job, report = work / "job.json", work / "report.json"
     ensemble.save(work / "runs")
-    facts = {"format": format, "folder": str(folder), "calibration": calibration_of(vars(ensemble))}
-    job.write_text(json.dumps(facts), encoding="utf-8")
+    job.write_text(json.dumps({"format": format, "folder": str(folder)}), encoding="utf-8")
     done = run_python(
         "-m", "keras_sentmatch.exports.exporting", str(work), KERAS_BACKEND="tensorflow"
     )
@@ -204,8 +208,7 @@ def main(work: Path) -> None:
     """Load the ensemble of a job, write the artifact, and then a report; in a TensorFlow process."""
     job = json.loads((work / "job.json").read_text(encoding="utf-8"))
     try:
-        runs = sorted((work / "runs").glob("seed-*"), key=lambda run: int(run.name[5:]))
-        ensemble = EnsembleMatcher([Matcher.load(run) for run in runs], **job["calibration"])
+        ensemble: Any = load_run(work / "runs")
         report = WRITERS[job["format"]](ensemble, Path(job["folder"]))
     except InputError as error:
         report = {"error": str(error)}

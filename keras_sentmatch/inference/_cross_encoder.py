@@ -10,7 +10,7 @@ from keras_sentmatch.data import PairDataset
 
 
 class AsCrossEncoder:
-    """What `Matcher.as_cross_encoder` returns: the attributes of a `CrossEncoder` in evaluation."""
+    """The attributes of a `CrossEncoder` that evaluators use, for `Matcher.as_cross_encoder`."""
 
     def __init__(self, matcher: Any, column: int | None) -> None:
         self.matcher, self.column = matcher, column

@@ -22,7 +22,7 @@ except ImportError:  # on Windows
     fcntl = None  # type: ignore[assignment]
 
 FORMATS = ("tsv", "csv", "jsonl")
-_NOTED = {"facts": dict, "rows": int, "answers": int, "size": int, "digest": str, "done": bool}
+_NOTED = {"facts": dict, "rows": int, "answers": int, "size": int, "digest": str}
 _NO_CELL = str.maketrans("\t\r\n", "   ")  # characters that cannot stand in a cell of a TSV file
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,6 @@ class AnswerFile:
     Attributes:
         rows: Number of answered rows of the input.
         digest: Digest of these rows.
-        finished: Whether the file is complete already.
 
     Raises:
         InputError: There are answers and `resume` is not set, they come from another run or other
@@ -76,14 +75,11 @@ class AnswerFile:
         self.partial = out.with_name(f"{out.name}.partial")
         self.note = out.with_name(f"{out.name}.partial.json")
         self.rows = self.answers = self.size = 0
-        self.digest, self.finished = "", False
+        self.digest = ""
         self._file: Any = None
         noted = read_json(self.note)
         check_types(noted, _NOTED, self.note)
-        if resume and noted.get("done") and not self.partial.exists() and out.exists():
-            self.note.unlink()
-            self.finished = True
-        elif self.partial.exists():
+        if self.partial.exists():
             self._go_on(noted, resume)
         elif resume:
             log.info("%s does not exist: starting from the first row", self.partial)
@@ -153,9 +149,8 @@ class AnswerFile:
         except OSError as error:
             raise self._failed(error) from error
 
-    def _keep_note(self, done: bool = False) -> None:
-        names = ("facts", "rows", "answers", "size", "digest")
-        write_json(self.note, {**{name: getattr(self, name) for name in names}, "done": done})
+    def _keep_note(self) -> None:
+        write_json(self.note, {name: getattr(self, name) for name in _NOTED})
 
     def _failed(self, error: OSError) -> InputError:
         left = "then try again"
@@ -170,7 +165,6 @@ class AnswerFile:
         """Give the file its name."""
         try:
             self._file.close()
-            self._keep_note(done=True)
             os.replace(self.partial, self.out)
             self.note.unlink()
         except OSError as error:

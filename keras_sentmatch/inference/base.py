@@ -1,4 +1,4 @@
-"""What all matchers share: predictions, ranking, evaluation and calibration."""
+"""Predictions, ranking, evaluation and calibration, which all matchers share."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -413,7 +413,7 @@ class BaseMatcher(ABC):
     def _held_out(
         self, dataset: PairDataset | None, batch_size: int
     ) -> tuple[Any, Array, NDArray[np.bool_]]:
-        """Return labeled pairs, raw scores, and which of these are of pairs the model learned from."""
+        """Return labeled pairs, their raw scores, and which of the pairs the model learned from."""
         learned = self.learned
         if dataset is None:
             if learned is None or learned.scores is None:

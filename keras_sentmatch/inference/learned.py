@@ -36,8 +36,11 @@ class LearnedPairs:
     groups: np.ndarray | None = None
 
     @classmethod
-    def read(cls, folder: Path) -> "LearnedPairs | None":
-        """Read the file of a run folder; None if it is missing."""
+    def read(cls, folder: Path, outputs: int | None = None) -> "LearnedPairs | None":
+        """Read the file of a run folder; None if it is missing.
+
+        `outputs` is the number of outputs of its model, if the scores are used: of classes, or 1.
+        """
         path = folder / FILE
         if not path.exists():
             return None
@@ -48,6 +51,9 @@ class LearnedPairs:
         for name, array in found.items():
             ok = ok and array.dtype.kind in "fi" and array.ndim in (1, 1 + (name == "scores"))
             ok = ok and len(array) == len(found["labels"]) <= len(keys) and np.isfinite(array).all()
+        if ok and found and outputs is not None:
+            ok = found["scores"].shape[1:] == ((outputs,) if outputs > 1 else ())
+            ok = ok and (outputs == 1 or not set(found["labels"].tolist()) - {*range(outputs)})
         if not ok:
             raise InputError(f"{path} is damaged: training writes other arrays. {COPY}.")
         return cls(keys, **found)

@@ -374,7 +374,7 @@ class Matcher(OneModelMatcher):
             abstain_below=card.get("abstain_below"),
             info=card["info"],
             word_table=WordTable.load(folder / "encoder"),
-            learned=LearnedPairs.read(folder),
+            learned=LearnedPairs.read(folder, model.output_shape[-1]),
         )
 
     def _card(self) -> dict[str, Any]:

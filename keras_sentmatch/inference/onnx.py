@@ -96,7 +96,7 @@ class OnnxMatcher(OneModelMatcher):
         facts = read_object(made / "facts.json")
         check_types(facts, _FACTS, made / "facts.json")
         self.folder, self.info = folder, card["info"]
-        self.learned = LearnedPairs.read(folder)
+        self.learned = LearnedPairs.read(folder, len(names or "1"))
         self.encoder = load_run_encoder(folder / "encoder")
         self._session, self._tables = _start(made / "model.onnx", facts.get("tables", {}))
         self._inputs = [node.name for node in self._session.get_inputs()]

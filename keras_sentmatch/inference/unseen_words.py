@@ -51,6 +51,12 @@ class UnseenWords:
         with self._lock:
             yield self._slices(columns)
 
+    def forget(self) -> None:
+        """Lend no row any more, as another matcher may have written into the model's tables."""
+        with self._lock:
+            self._lent = []
+            self.encoder.lend_ids([])
+
     def _slices(self, columns: Sequence[Sequence[str]]) -> Iterator[slice]:
         start, row = 0, -1
         words: dict[str, None] = {}

@@ -74,9 +74,13 @@ def stack_pair(x1: Any, x2: Any) -> Any:
 
 def split_pair(x: Any, length_1: Any, length_2: Any) -> tuple[Any, Any]:
     """Undo `stack_pair`: `[2B, L, ...]` to `[B, length_1, ...]` and `[B, length_2, ...]`."""
-    half = ops.shape(x)[0] // 2  # slices, because LiteRT cannot split Boolean tensors
-    x1, x2 = x[:half], x[half:]
-    return (x1, x2) if _EQUAL.get() else (x1[:, :length_1], x2[:, :length_2])
+    if _EQUAL.get():  # one operation in ONNX; LiteRT cannot split Boolean tensors
+        dtype = keras.backend.standardize_dtype(x.dtype)
+        halves = ops.split(ops.cast(x, "int32") if dtype == "bool" else x, 2)
+        x1, x2 = (ops.cast(half, dtype) for half in halves)
+        return x1, x2
+    half = ops.shape(x)[0] // 2
+    return x[:half, :length_1], x[half:, :length_2]
 
 
 def _longest(length_1: Any, length_2: Any) -> Any:

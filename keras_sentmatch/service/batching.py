@@ -180,7 +180,7 @@ class ServedRun:
 
 
 def load_and_probe(folder: Path, load: Callable[[Path], BaseMatcher]) -> BaseMatcher:
-    """Load a matcher and let it answer; after that nothing of the folder is needed."""
+    """Load a matcher and let it predict, so that it needs nothing from the folder any more."""
     matcher = load(folder)
     if isinstance(matcher, Matcher):
         matcher.explainer()  # Keras names its parts by counters of the thread: here as the model's

@@ -116,7 +116,9 @@ def test_an_export_knows_what_the_run_knows_of_unseen_words(made, tmp_path):
     """Misspelled and composed words, also more of them than there are rows."""
     matcher = Matcher.load(made)
     out = tmp_path / "out"
+    before = matcher.predict("two zebras", "no okapi")
     report = export(matcher, out, "onnx", pairs=list(zip(FIRST, SECOND)))
+    assert matcher.predict("two zebras", "no okapi") == before
     assert report["largest_difference"] <= TOLERANCE and "note" not in report
     scorer = runpy.run_path(str(out / "score.py"))["Scorer"](out)
     first = ["A zebbra is unhappyish.", *FIRST, "a elephant", "seven zebras and eight okapis"]

@@ -81,6 +81,13 @@ def test_litert(tmp_path):
     np.testing.assert_allclose(got, want, atol=TOLERANCE)
 
 
+@pytest.mark.parametrize("name", ["re2", "esim", "hybrid"])
+def test_models_in_litert(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(exporting, "ask", read_here)
+    report = export(make(name), tmp_path / "out", "litert")
+    assert report["largest_difference"] <= 1e-6
+
+
 def test_litert_of_a_fixed_shape(tmp_path, monkeypatch):
     """A model that LiteRT takes only with a fixed shape: pairs go in one by one, padded."""
     right = _portable._litert

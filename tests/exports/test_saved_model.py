@@ -61,7 +61,7 @@ def texts(values) -> list[str]:
 @on_tensorflow
 @pytest.mark.each_backend
 def test_a_report_a_folder_and_answers(tmp_path):
-    """Of an ensemble with temperatures, a threshold and a matcher that may abstain."""
+    """Export an ensemble with temperatures, a threshold and abstention."""
     members = [tiny(0, temperature=2.0), tiny(1), tiny(2, threshold=0.2)]
     limits = {"threshold": 0.9, "abstain_below": (0.2, 0.95)}
     ensemble = EnsembleMatcher(members, temperature=0.3, **limits)
@@ -148,7 +148,7 @@ def test_from_other_backends(tmp_path):
 
 @needs_tensorflow
 @pytest.mark.parametrize(
-    "works, message", [(True, "holds no matcher.json"), (False, "the last words")]
+    "works, message", [(True, "missing runs .seed-0"), (False, "the last words")]
 )
 def test_errors_of_the_other_process_come_back(tmp_path, monkeypatch, works, message):
     def answer(*command, **environment):

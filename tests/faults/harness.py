@@ -307,7 +307,7 @@ def _without_seconds(text: str) -> str:
 
 
 def _hash_keras(path: Path) -> str:
-    """Of a `.keras` file: its layers and weights, without the time of saving."""
+    """Hash the layers and weights of a `.keras` file, without the time of saving."""
     import h5py
 
     found = hashlib.sha256()
@@ -322,7 +322,7 @@ def _hash_keras(path: Path) -> str:
 
 
 def _hash_onnx(path: Path) -> str:
-    """Of an ONNX model: its operations and numbers, without the names of values."""
+    """Hash the operations and numbers of an ONNX model, without the names of values."""
     import onnx
 
     graph = onnx.load(path).graph
@@ -421,8 +421,10 @@ class Bench:
         finished = (folder / command.out).exists() and digest(folder / command.out) == want
         status = finish(start(folder, command, again=True))
         log = (folder / "log").read_text("utf-8", "replace")
+        if status == 99 or "Traceback" in log:
+            return f"again: status {status}: {log[-600:]}"
         if status and not finished:
-            refused = fault.startswith("input") and "error:" in log and "Traceback" not in log
+            refused = fault.startswith("input") and "error:" in log
             return "" if refused else f"again: status {status}: {log[-600:]}"
         got = digest(folder / command.out)
         different = sorted(k for k in {*want, *got} if want.get(k) != got.get(k))

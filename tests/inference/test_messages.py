@@ -1,4 +1,4 @@
-"""What inference refuses, and the words that must occur in the message."""
+"""Calls that inference refuses, and words that their messages must contain."""
 
 import pytest
 

@@ -289,6 +289,11 @@ def test_weights_are_looked_through():
     def bomb(h5):
         h5.create_dataset("bomb", (10**6, 10**6), "float32", chunks=(10, 10))
 
+    def bombs(h5):
+        """Many arrays, each of which claims little."""
+        for number in range(300):
+            h5.create_dataset(f"small/{number}", (100, 100), "float32", chunks=(10, 10))
+
     def elsewhere(h5):
         h5.create_dataset("far", (3,), "float32", external=[("/etc/passwd", 0, 12)])
 
@@ -296,7 +301,8 @@ def test_weights_are_looked_through():
         h5["link"] = h5py.ExternalLink("/etc/passwd", "/")
 
     for change, message in (
-        (bomb, "bomb claims 4,000,000,000,000 bytes, 0 are there"),
+        (bomb, "its arrays claim more than 4,000,000,000,0.. bytes"),
+        (bombs, "its arrays claim more than 1.,...,... bytes"),
         (elsewhere, "far has its values elsewhere"),
         (link, "link is a link"),
         (lambda h5: h5.update({"soft": h5py.SoftLink("/layers")}), "soft is a link"),
@@ -440,6 +446,25 @@ def test_json_may_be_neither_deep_nor_large(tmp_path, monkeypatch):
     monkeypatch.setenv("SENTMATCH_MAX_JSON_BYTES", "many")
     with pytest.raises(InputError, match="SENTMATCH_MAX_JSON_BYTES='many'"):
         limit("JSON_BYTES")
+
+
+def test_damaged_pairs_that_a_run_learned_from(samples, tmp_path):
+    run = shutil.copytree(samples / "esim", tmp_path / "run")
+    good = read_arrays(run / "learned.npz")
+    scores = good["scores"]
+    for change in (
+        {"keys": good["keys"][:2]},
+        {"keys": np.zeros(5)},
+        {"scores": scores[:, :2]},
+        {"scores": scores[:, 0]},
+        {"scores": scores * np.nan},
+        {"labels": [0, 1, 3]},
+        {"labels": [0, 1]},
+        {"groups": [[1], [2], [3]]},
+        {"more": [1, 2, 3]},
+    ):
+        np.savez(run / "learned.npz", **good | change)
+        refuses_to_load(run, "learned.npz is damaged: training writes other arrays")
 
 
 def test_recipes_may_not_be_deep(tmp_path):

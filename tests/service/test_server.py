@@ -43,7 +43,7 @@ def ask(port, path="/predict", body=PAIR):
 
 
 def raw(port, *parts, pause=0.0):
-    """What a client gets that sends these bytes, with pauses, and then waits."""
+    """Send these bytes with pauses, and return all that the service answers."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
         for part in parts:
             client.sendall(part)
