@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from keras_sentmatch.data._columns import Columns, OnError, Reading
-from keras_sentmatch.data._labels import numbered_labels, without_header
+from keras_sentmatch.data._reading import Columns, OnError, Reading, numbered_labels, without_header
 from keras_sentmatch.data.dataset import PairDataset, Task, numbered
 from keras_sentmatch.data.files import TextFile
 from keras_sentmatch.data.formats import (

@@ -6,8 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keras_sentmatch.data._columns import Columns, KeptRow, OnError, Reading
-from keras_sentmatch.data._labels import folded, label_index, without_header
+from keras_sentmatch.data._reading import (
+    Columns,
+    KeptRow,
+    OnError,
+    Reading,
+    folded,
+    label_index,
+    without_header,
+)
 from keras_sentmatch.data.dataset import PairDataset
 from keras_sentmatch.data.files import StandardInput, TextFile
 from keras_sentmatch.data.formats import existing_path, recognize_file
