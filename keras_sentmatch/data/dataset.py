@@ -30,19 +30,17 @@ class ReadReport:
         self.skipped[reason] = self.skipped.get(reason, 0) + 1
 
     def __str__(self) -> str:
+        skipped = ", ".join(f"{n} {why}" for why, n in self.skipped.items())
         text = f"{self.source}: {self.kept} of {self.rows} rows"
-        if self.skipped:
-            text += f" (skipped: {', '.join(f'{n} {why}' for why, n in self.skipped.items())})"
-        return text
+        return f"{text} (skipped: {skipped})" if skipped else text
 
 
 def as_text(value: Any) -> str:
     """Return a cell as text: empty if it is missing, and 7.0 as 7."""
     if value is None or value != value:
         return ""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value).strip()
+    whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if whole else value).strip()
 
 
 def numbered(values: Sequence[str]) -> np.ndarray:
@@ -87,13 +85,8 @@ class PairDataset:
 
     Example:
 
-    ```python
-    from keras_sentmatch.data import PairDataset
-
-    data = PairDataset(["A dog runs."], ["An animal moves."], ["yes"], label_names=["no", "yes"])
-    data.labels, data.label_counts()
-    # (array([1], dtype=int32), {"no": 0, "yes": 1})
-    ```
+    >>> PairDataset(["A dog."], ["An animal."], ["yes"], label_names=["no", "yes"]).label_counts()
+    {'no': 0, 'yes': 1}
     """
 
     def __init__(
@@ -113,13 +106,11 @@ class PairDataset:
     ):
         if isinstance(sentence1, str) or isinstance(sentence2, str):
             raise InputError(
-                "sentence1 or sentence2 is a single string. Expected lists of sentences. Write "
-                "sentence1=['…'], sentence2=['…']."
+                "sentence1 or sentence2 is a single string. Write sentence1=['…'], sentence2=['…']."
             )
         if task is not None and task not in get_args(Task):
             raise InputError(f"task={task!r} does not exist. Use {', '.join(get_args(Task))}.")
-        self.sentence1 = tuple(sentence1)
-        self.sentence2 = tuple(sentence2)
+        self.sentence1, self.sentence2 = tuple(sentence1), tuple(sentence2)
         for side in ("sentence1", "sentence2"):
             for row, sentence in enumerate(getattr(self, side)):
                 if not isinstance(sentence, str):
@@ -139,13 +130,12 @@ class PairDataset:
                 raise InputError(
                     f"columns['weight'][{row}] is {weight!r}. Expected a number of at least 0."
                 )
-        self.name, self.split = name, split
-        self.report = report
-        lengths = {"sentence1": len(self.sentence1), "sentence2": len(self.sentence2)}
-        for key in ("labels", "groups", "ids"):
-            if getattr(self, key) is not None:
-                lengths[key] = len(getattr(self, key))
-        lengths |= {key: len(value) for key, value in self.columns.items()}
+        self.name, self.split, self.report = name, split, report
+        columns = {
+            k: getattr(self, k) for k in ("sentence1", "sentence2", "labels", "groups", "ids")
+        }
+        columns |= self.columns
+        lengths = {key: len(value) for key, value in columns.items() if value is not None}
         if len(set(lengths.values())) > 1:
             raise InputError(
                 f"The columns have the lengths {lengths}. Give columns of equal length."
@@ -192,11 +182,10 @@ class PairDataset:
 
         part = copy.copy(self)
         part.sentence1, part.sentence2 = take(self.sentence1), take(self.sentence2)
+        part.groups, part.ids = self.groups and take(self.groups), self.ids and take(self.ids)
         if self.labels is not None:
             part.labels = self.labels[rows]
             part.labels.flags.writeable = False
-        part.groups = self.groups and take(self.groups)
-        part.ids = self.ids and take(self.ids)
         part.columns = {key: take(value) for key, value in self.columns.items()}
         part.split = self.split if split is None else split
         return part
@@ -215,8 +204,8 @@ class PairDataset:
             codes = numbered(self.groups)
             sizes = np.bincount(codes)
             order = rng.permutation(len(sizes))
-            keep = order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), n, side="right")))]
-            return self.select(np.isin(codes, keep))
+            count = int(np.searchsorted(np.cumsum(sizes[order]), n, side="right"))
+            return self.select(np.isin(codes, order[: max(1, count)]))
         strata = np.zeros(len(self), int)
         if self.labels is not None and self.task != "regression":
             strata = self.labels
@@ -237,11 +226,10 @@ class PairDataset:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the arguments of `PairDataset`, but for the report, as lists for JSON."""
-        data: dict[str, Any] = {}
-        for name in ("sentence1", "sentence2", "labels", "label_names", "groups", "ids"):
-            value = getattr(self, name)
-            value = value.tolist() if isinstance(value, np.ndarray) else value
-            data[name] = None if value is None else list(value)
+        names = ("sentence1", "sentence2", "labels", "label_names", "groups", "ids")
+        values = {name: getattr(self, name) for name in names}
+        data: dict[str, Any] = {k: v if v is None else list(v) for k, v in values.items()}
+        data["labels"] = None if self.labels is None else self.labels.tolist()
         data["columns"] = {key: list(value) for key, value in self.columns.items()}
         return data | {"task": self.task, "name": self.name, "split": self.split}
 
@@ -266,10 +254,9 @@ class PairDataset:
 def weight_of(value: Any) -> float | None:
     """Return a weight as a number, or None if it is not a number of at least 0."""
     try:
-        weight = float(value)
+        return weight if 0 <= (weight := float(value)) < np.inf else None
     except (TypeError, ValueError):
         return None
-    return weight if 0 <= weight < np.inf else None
 
 
 def _labels(
@@ -285,10 +272,8 @@ def _labels(
     values = np.asarray(labels)
     kind = values.dtype.kind if values.size else ("f" if task == "regression" else "i")
     if values.ndim != 1 or kind not in "biufUO":
-        raise InputError(
-            f"labels has the shape {values.shape} and the type {values.dtype}. Give one integer, name or "
-            "float per pair."
-        )
+        what = f"the shape {values.shape} and the type {values.dtype}"
+        raise InputError(f"labels has {what}. Give one integer, name or float per pair.")
     if kind in "UO":
         given = [value for value in values if as_text(value)]
         label_names = label_names or tuple(sorted({str(value) for value in given}))
@@ -297,9 +282,8 @@ def _labels(
         index = {name: i for i, name in enumerate(label_names)}
         for row, value in enumerate(values):
             if value not in index:
-                raise InputError(
-                    f"labels[{row}] is {value!r}. Expected one of {', '.join(label_names)}."
-                )
+                known = ", ".join(label_names)
+                raise InputError(f"labels[{row}] is {value!r}. Expected one of {known}.")
         values, kind = np.array([index[value] for value in values], dtype="int32"), "i"
     task = task or ("regression" if kind == "f" else "ranking" if grouped else "classification")
     if task == "regression":
@@ -312,8 +296,7 @@ def _labels(
         array = values.astype("int32")
         if kind == "f" and not np.array_equal(array, values):
             raise InputError(
-                f"labels contains fractions, but {task} needs class indices. Pass task='regression', "
-                "or indices."
+                f"labels has fractions, but {task} needs class indices. Pass task='regression'."
             )
         count = len(label_names) if label_names else int(array.max(initial=-1)) + 1
         if not label_names and count > _MOST_CLASSES:
@@ -321,12 +304,9 @@ def _labels(
                 f"labels go up to {count - 1:,}, which means {count:,} classes. Pass task='regression' "
                 "for scores, or label_names for this number of classes."
             )
-        wrong = np.flatnonzero((array < 0) | (array >= count))
-        if wrong.size:
-            raise InputError(
-                f"labels[{wrong[0]}] is {array[wrong[0]]}. Expected 0 to {count - 1}"
-                f"{' (' + ', '.join(label_names) + ')' if label_names else ''}."
-            )
+        for row in np.flatnonzero((array < 0) | (array >= count))[:1]:
+            known = f" ({', '.join(label_names)})" if label_names else ""
+            raise InputError(f"labels[{row}] is {array[row]}. Expected 0 to {count - 1}{known}.")
         label_names = label_names or tuple(str(i) for i in range(count))
     array.flags.writeable = False
     return array, label_names, task

@@ -22,14 +22,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from keras_sentmatch import safety
 from keras_sentmatch.errors import InputError, argument, wording
-from keras_sentmatch.safety import (
-    check_depth,
-    compressed_room,
-    expansion_error,
-    limit,
-    raise_limit_hint,
-)
 
 Row = dict[str, Any]
 HEADER = ":header"
@@ -90,21 +84,21 @@ class TextFile:
 
     def lines(self) -> Iterator[tuple[int, str | BadRow]]:
         """Yield line numbers from 1 and lines, without line ends and byte order mark."""
-        path, most, blank = self.path, limit("LINE_BYTES"), 0
+        path, most, blank = self.path, safety.limit("LINE_BYTES"), 0
         try:
             with self.open() as raw:
                 self.size = os.fstat(raw.fileno()).st_size
                 packed = raw.peek(2)[:2] == b"\x1f\x8b"
                 text = self._decoded(gzip.GzipFile(fileobj=raw) if packed else raw)
-                room = compressed_room(path) if packed and path.is_file() else None
+                room = safety.compressed_room(path) if packed and path.is_file() else None
                 for number, line in enumerate(iter(lambda: text.readline(most), ""), 1):
                     if len(line) >= most and line[-1] not in "\r\n":
                         raise InputError(
                             f"{path}:{number}: the line has more than {most:,} characters. Expected one "
-                            f"pair per line. {raise_limit_hint('LINE_BYTES')}"
+                            f"pair per line. {safety.raise_limit_hint('LINE_BYTES')}"
                         )
                     if room is not None and (room := room - len(line)) < 0:
-                        raise expansion_error(path)
+                        raise safety.expansion_error(path)
                     line = line.removesuffix("\n").removesuffix("\r")
                     blank = 0 if line and not line.isspace() else blank + 1
                     if blank > _MOST_BLANK:
@@ -116,15 +110,12 @@ class TextFile:
                         self.done = raw.tell()
                     yield number, line if line.isascii() else self._checked(line, number)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise InputError(
-                f"{path} is not a whole gzip file ({error}). Copy or download it again."
-            ) from None
+            raise InputError(f"{path} is not a whole gzip file ({error}). Copy it again.") from None
         except UnicodeError as error:
             raise InputError(f"{path}: {error}. {_other_encoding()}.") from None
         except OSError as error:
-            raise InputError(
-                f"{path} cannot be read ({error.strerror or error}). Check the file."
-            ) from None
+            why = error.strerror or error
+            raise InputError(f"{path} cannot be read ({why}). Check the file.") from None
 
     def sample(self) -> list[str]:
         """Return the first lines that can be read."""
@@ -183,29 +174,20 @@ def _other_encoding() -> str:
 
 def check_names(names: Sequence[str], place: Any) -> None:
     """Refuse two columns of the same name."""
-    twice = [name for name, count in Counter(names).items() if count > 1 and name]
-    if twice:
-        raise InputError(
-            f"{place} has two columns of the same name {twice[0]!r} ({', '.join(names)}). Rename one "
-            "of them."
-        )
+    if twice := [name for name, count in Counter(names).items() if count > 1 and name]:
+        wrong = f"{place} has two columns of the same name {twice[0]!r} ({', '.join(names)})"
+        raise InputError(f"{wrong}. Rename one of them.")
 
 
 def table(
-    header: Sequence[str] | None = None,
+    header: Sequence[str] | None = None,  # if the file has no header line
     *,
-    separator: str | None = "\t",
-    quoted: bool | None = False,
-    ragged: bool = False,
+    separator: str | None = "\t",  # None: tab, comma or semicolon, as in the first records
+    quoted: bool
+    | None = False,  # whether fields may be quoted; None: unless the separator is a tab
+    ragged: bool = False,  # whether rows may be shorter or longer (SNLI leaves out columns)
 ) -> RowSource:
-    """Return a reader of tables of separated values.
-
-    Args:
-        header: Column names if the file has no header line.
-        separator: Separator. `None` chooses tab, comma or semicolon from the first records.
-        quoted: Whether fields may be quoted as in CSV. `None`: if the separator is not a tab.
-        ragged: Whether rows may be shorter or longer (SNLI's files leave out annotator columns).
-    """
+    """Return a reader of tables of separated values."""
 
     def rows(file: TextFile) -> Rows:
         file.is_table = True
@@ -258,11 +240,10 @@ def _wrong_width(fields: list[str], names: list[str], sep: str, quoted: bool) ->
     if not quoted and any('"' in field for field in fields):
         how = wording('format="tsv-quoted"', "--format tsv-quoted")
         hint = f", or read the file with {how} if quotes protect tabs and line breaks"
-    return BadRow(
-        f"too {'few' if few else 'many'} fields",
-        f"there are {len(fields)} {kind}-separated fields, but {len(names)} were expected "
-        f"({', '.join(names)}). Correct the row{hint}",
-    )
+    found = f"there are {len(fields)} {kind}-separated fields"
+    wanted = f"{len(names)} were expected ({', '.join(names)})"
+    reason = f"too {'few' if few else 'many'} fields"
+    return BadRow(reason, f"{found}, but {wanted}. Correct the row{hint}")
 
 
 def _plain_fields(file: TextFile, sep: str) -> Iterator[tuple[int, list[str] | BadRow]]:
@@ -291,12 +272,11 @@ def _quoted_fields(file: TextFile, sep: str) -> Iterator[tuple[int, list[str] | 
         try:
             fields = next(reader, None)
         except csv.Error as error:
-            fields = BadRow(
-                "broken quotes",
-                f"the record that starts here has quotes that do not close properly, or a field of more "
-                f"than {csv.field_size_limit():,} characters ({error}). Double a quote inside a quoted "
-                "field",
+            wrong = (
+                "the record that starts here has quotes that do not close properly, or a field of"
             )
+            wrong += f" more than {csv.field_size_limit():,} characters ({error})"
+            fields = BadRow("broken quotes", f"{wrong}. Double a quote inside a quoted field")
         yield from bad
         bad.clear()
         if fields:
@@ -319,8 +299,8 @@ def json_records(file: TextFile) -> Rows:
         elif line.strip():
             try:
                 record = json.loads(line, object_pairs_hook=_object)
-                if line.count("[") + line.count("{") > limit("JSON_DEPTH"):
-                    check_depth(record, f"{file.path}:{number}")
+                if line.count("[") + line.count("{") > safety.limit("JSON_DEPTH"):
+                    safety.check_depth(record, f"{file.path}:{number}")
             except (ValueError, RecursionError) as error:
                 wrong = f"this is not a JSON object ({error}). Correct it"
                 yield where, BadRow("not JSON", wrong)
@@ -344,11 +324,9 @@ def _json_list(file: TextFile) -> Rows:
     try:
         value = json.loads("\n".join(lines), object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
-        where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise InputError(
-            f"{file.path}{where}: this is not valid JSON ({error}). Correct the file."
-        ) from None
-    check_depth(value, file.path)
+        where = f"{file.path}:{getattr(error, 'lineno', 1)}"
+        raise InputError(f"{where}: this is not valid JSON ({error}). Correct the file.") from None
+    safety.check_depth(value, file.path)
     for i, record in enumerate(value):
         yield from _candidates(f" item {i}", record)
 
@@ -371,26 +349,20 @@ def _candidates(where: str, record: Any) -> Rows:
 def parallel(second: str, label: str) -> RowSource:
     """Return a reader of two files with one sentence per line, and of a third with labels.
 
-    `second` and `label` are their names, in which `{}` stands for the first file's name after its
-    first dot.
+    In their names, `{}` stands for the first file's name after its first dot.
     """
 
     def rows(file: TextFile) -> Rows:
-        path = file.path
-        rest = path.name.split(".", 1)[1]
-        names = second.format(rest), label.format(rest)
-        files = [file, *(replace(file, path=path.with_name(name)) for name in names)]
-        for each in files:
-            if not each.path.is_file():
-                raise InputError(
-                    f"There is no file {each.path}, which belongs to {path}. Put it in the same folder."
-                )
-        columns = [list(each.lines()) for each in files]
-        if len({len(column) for column in columns}) > 1:
-            counts = ", ".join(f"{each.path.name} {len(c)}" for each, c in zip(files, columns))
+        rest = file.path.name.split(".", 1)[1]
+        paths = [file.path.with_name(name.format(rest)) for name in (second, label)]
+        if missing := [path for path in paths if not path.is_file()]:
+            raise InputError(f"There is no file {missing[0]}, which belongs to {file.path}.")
+        columns = [list(f.lines()) for f in (file, *(replace(file, path=path) for path in paths))]
+        counts = [len(column) for column in columns]
+        if len(set(counts)) > 1:
             raise InputError(
-                f"{path}: the parallel files have different numbers of lines ({counts}). Copy them "
-                "again."
+                f"{file.path}: the parallel files have different numbers of lines ({counts}). Copy "
+                "them again."
             )
         for (number, a), (_, b), (_, c) in zip(*columns):
             broken = next((x for x in (a, b, c) if isinstance(x, BadRow)), None)
@@ -417,8 +389,7 @@ def masked(source: RowSource) -> RowSource:
 def trecqa_xml(file: TextFile) -> Rows:
     """Read `<QApairs id='…'>` with a `<question>`, `<positive>` and `<negative>` blocks.
 
-    The first line of a block holds the tokens, separated by tabs; the others are left out. A question
-    without candidates gives no row.
+    The first line of a block holds the tokens, separated by tabs; the others are left out.
     """
     group = question = tag = None
     for number, line in file.lines():

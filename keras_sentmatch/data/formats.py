@@ -1,8 +1,6 @@
-"""The data sets that the readers know, as a table, and how a file or folder is recognized.
+"""The data sets that the readers know, and how a file or folder is recognized.
 
-Each data set is a `Format` with one `Layout` per kind of files. To add a data set, add a `Format` to
-the list below: where its files are, how they are read into rows, and which columns hold the
-sentences and labels if their names are unusual.
+Each data set is a `Format` with one `Layout` per kind of files. To add one, add a `Format` to the list.
 """
 
 import difflib

@@ -18,9 +18,8 @@ _TEXTS = ("string", "large_string", "string_view", "binary", "large_binary")  # 
 
 def is_frame(value: Any) -> bool:
     """Return whether this is a table of one of the libraries, without importing any."""
-    kind = type(value)
     named = hasattr(value, "columns") or hasattr(value, "column_names")
-    ours = kind.__module__.partition(".")[0] in _MODULES
+    ours = type(value).__module__.partition(".")[0] in _MODULES
     return ours and named and hasattr(value, "__len__") and not isinstance(value, Mapping)
 
 
@@ -107,13 +106,11 @@ def _parts(file: TextFile) -> Iterator[dict[str, list[Any]]]:
     except InputError:
         raise
     except ImportError as error:
-        raise InputError(
-            f"{file.path} cannot be read without {error.name}. Install it with {INSTALL}."
-        ) from error
+        why = f"{file.path} cannot be read without {error.name}"
+        raise InputError(f"{why}. Install it with {INSTALL}.") from error
     except Exception as error:  # the libraries raise all kinds of errors
-        raise InputError(
-            f"{file.path} is not a whole {suffix[1:]} file ({first_line(error)}). Write it again."
-        ) from error
+        why = f"{file.path} is not a whole {suffix[1:]} file ({first_line(error)})"
+        raise InputError(f"{why}. Write it again.") from error
 
 
 def _parquet(file: TextFile) -> Iterator[dict[str, list[Any]]]:
@@ -170,10 +167,7 @@ def _sheet(path: Path) -> Iterator[dict[str, list[Any]]]:
             if blank > 100 * _ROWS:
                 raise InputError(f"{path} has more than {blank:,} blank rows. Remove them.")
             padded = [(*row, *[None] * len(names))[: len(names)] for row in kept]
-            yield {
-                name: [None if row[i] in ERROR_CODES else row[i] for row in padded]
-                for i, name in enumerate(names)
-                if name
-            }
+            good = [[None if x in ERROR_CODES else x for x in row] for row in padded]
+            yield {name: [row[i] for row in good] for i, name in enumerate(names) if name}
     finally:
         book.close()

@@ -1,7 +1,5 @@
 """The embedded pairs: sentences of a small natural logic, labeled by what they mean.
 
-There are two kinds of sentences and two small worlds:
-
 - *Quantified* sentences ("most big dogs are not running outside") speak of sets. An individual has
   one value of each attribute (kind, size, mood, activity, place, …). A phrase is a set of values, so
   that "animals" holds "dogs", while "big" and "small", or two kinds of dogs, exclude each other. A
@@ -12,12 +10,11 @@ There are two kinds of sentences and two small worlds:
 The label is entailment if the hypothesis holds in every world in which the premise holds,
 contradiction if it holds in none, and otherwise neutral. The worlds are enumerated.
 
-Each premise comes with one hypothesis per label, so the premise alone says nothing about the label.
-Among several hypotheses for a label, the generator takes the one whose words have been least typical
-of that label so far, so that single words say nothing either. What remains is how the two sentences
-relate.
+Each premise comes with one hypothesis per label, and among several hypotheses the one is taken whose
+words have been least typical of that label so far. So neither the premise nor single words tell.
 """
 
+import functools
 import math
 import random
 import zlib
@@ -154,11 +151,12 @@ class Quantified(NamedTuple):
         noun, verb = self.kind.words, "are"
         if self.quantifier == "every":
             noun, verb = _SINGULAR.get(noun, noun.removesuffix("s")), "is"
-        number = _NUMBERS.get(self.number, "")
-        adjective = self.adjective.words if self.adjective else ""
-        place = self.place.words if self.place else ""
-        parts = [self.quantifier, number, adjective, noun, verb, "not" * self.negated]
-        return " ".join(part for part in (*parts, self.scope.words, place) if part)
+        adjective, place = (
+            phrase.words if phrase else "" for phrase in (self.adjective, self.place)
+        )
+        parts = [self.quantifier, _NUMBERS.get(self.number, ""), adjective, noun, verb]
+        parts += ["not" * self.negated, self.scope.words, place]
+        return " ".join(filter(None, parts))
 
     @classmethod
     def sample(cls, rng: random.Random) -> "Quantified":
@@ -173,9 +171,7 @@ class Quantified(NamedTuple):
 
     def edit(self, rng: random.Random) -> "Quantified":
         """The sentence with one thing changed."""
-        what = rng.choice(
-            ("quantifier", "quantifier", "kind", "scope", "adjective", "place", "not")
-        )
+        what = rng.choice("quantifier quantifier kind scope adjective place not".split())
         if what == "quantifier":
             quantifier, number = _quantifier(rng)
             negated = self.negated and quantifier in _NEGATED
@@ -185,32 +181,22 @@ class Quantified(NamedTuple):
                 return self._replace(adjective=self.scope, scope=self.adjective)
             return self._replace(negated=not self.negated and self.quantifier in _NEGATED)
         old: Phrase | None = getattr(self, what)
-        new: Phrase | None
-        if what in ("kind", "scope") and old:
-            new = _relative(old, rng)
-        elif old:
-            new = None if rng.random() < 0.5 else _relative(old, rng)
-        else:
+        new: Phrase | None = None
+        if old is None:
             new = _adjective(rng) if what == "adjective" else rng.choice(_PHRASES["place"])
+        elif what in ("kind", "scope") or rng.random() >= 0.5:
+            new = _relative(old, rng)
         return self._replace(**{what: new})  # type: ignore[arg-type]  # which field is drawn
 
-    def restrictor(self) -> tuple[Phrase, ...]:
-        """What the quantifier ranges over."""
-        return (self.kind, self.adjective) if self.adjective else (self.kind,)
-
-    def predicate(self) -> tuple[Phrase, ...]:
-        """What is said of it, without the negation."""
-        return (self.scope, self.place) if self.place else (self.scope,)
+    def sets(self) -> tuple[tuple[Phrase, ...], tuple[Phrase, ...]]:
+        """What the quantifier ranges over, and what is said of it, without the negation."""
+        return _known(self.kind, self.adjective), _known(self.scope, self.place)
 
     def label(self, other: "Quantified") -> int | None:
         """Return the label of (self, other), or None if one of them says nothing."""
-        sorts = _sorts((self.restrictor(), self.predicate(), other.restrictor(), other.predicate()))
         flip = self.negated * 0b0100 | other.negated * 0b0001
-        return _quantified_label(
-            frozenset(sort ^ flip for sort in sorts),
-            (self.quantifier, self.number),
-            (other.quantifier, other.number),
-        )
+        sorts = frozenset(sort ^ flip for sort in _sorts((*self.sets(), *other.sets())))
+        return _quantified_label(sorts, self[:2], other[:2])
 
 
 class Relational(NamedTuple):
@@ -250,7 +236,7 @@ class Relational(NamedTuple):
 
     def edit(self, rng: random.Random) -> "Relational":
         """The sentence with one thing changed."""
-        what = rng.choice(("swap", "swap", "not", "verb", "verb", "place", "voice", "person"))
+        what = rng.choice("swap swap not verb verb place voice person".split())
         if what == "swap":
             return self._replace(subject=self.object, object=self.subject)
         if what == "not":
@@ -273,12 +259,13 @@ class Relational(NamedTuple):
 
     def label(self, other: "Relational") -> int | None:
         """Return the label of (self, other); sentences about different things are neutral."""
+        neutral = LABELS.index("neutral")
         if (self.verb is None) != (other.verb is None):
-            return LABELS.index("neutral")
+            return neutral
         if self.verb is None or other.verb is None:
             same = {self.subject, self.object} == {other.subject, other.object}
             if not same or self.comparison[0] != other.comparison[0]:
-                return LABELS.index("neutral")
+                return neutral
             reverse = self.subject != other.subject
             # The first may be ahead of, behind or level with the second.
             sides = (self.comparison[1], other.comparison[1] ^ reverse)
@@ -286,15 +273,12 @@ class Relational(NamedTuple):
         else:
             same = (self.subject, self.object) == (other.subject, other.object)
             if not same or self.verb.attribute != other.verb.attribute:
-                return LABELS.index("neutral")
-            one = (self.verb, self.place) if self.place else (self.verb,)
-            two = (other.verb, other.place) if other.place else (other.verb,)
-            worlds = {w >> 1 & 2 | w & 1 for w in _sorts(((), one, (), two))}
+                return neutral
+            sets = ((), _known(self.verb, self.place), (), _known(other.verb, other.place))
+            worlds = {world >> 1 & 2 | world & 1 for world in _sorts(sets)}
         flip = self.negated << 1 | other.negated
         worlds = {world ^ flip for world in worlds}
-        if 0b10 not in worlds:
-            return LABELS.index("entailment")
-        return LABELS.index("neutral" if 0b11 in worlds else "contradiction")
+        return 0 if 0b10 not in worlds else neutral if 0b11 in worlds else 2
 
 
 def _quantifier(rng: random.Random) -> tuple[str, int]:
@@ -307,6 +291,10 @@ def _adjective(rng: random.Random) -> Phrase:
     return rng.choice(_PHRASES[rng.choice(_ADJECTIVES)])
 
 
+def _known(*phrases: Phrase | None) -> tuple[Phrase, ...]:
+    return tuple(phrase for phrase in phrases if phrase)
+
+
 @cache
 def _related(phrase: Phrase) -> tuple[Phrase, ...]:
     """Return phrases of sets above, below or beside (with a common set above, or antonyms)."""
@@ -316,9 +304,8 @@ def _related(phrase: Phrase) -> tuple[Phrase, ...]:
     # The smallest set above holds the nearest sisters.
     strict = [other.values for other in above if other.values != phrase.values]
     family = min(strict, key=int.bit_count) if strict else _UNIVERSE[phrase.attribute]
-    beside = [
-        other for other in others if not other.values & phrase.values and not other.values & ~family
-    ]
+    apart = [other for other in others if not other.values & phrase.values]
+    beside = [other for other in apart if not other.values & ~family]
     return (*above, *below, *beside)
 
 
@@ -329,14 +316,12 @@ def _relative(phrase: Phrase, rng: random.Random) -> Phrase:
 @cache
 def _overlaps(universe: int, masks: tuple[int, ...]) -> frozenset[int]:
     """Return the memberships in the four sets that a value can have: bit i from the left for set i."""
-    found = set()
-    for pattern in range(16):
-        left = universe
-        for i, mask in enumerate(masks):
-            left &= mask if pattern >> (3 - i) & 1 else ~mask
-        if left:
-            found.add(pattern)
-    return frozenset(found)
+
+    def left(pattern: int) -> int:
+        sides = (m if pattern >> (3 - i) & 1 else ~m for i, m in enumerate(masks))
+        return functools.reduce(int.__and__, sides, universe)
+
+    return frozenset(filter(left, range(16)))
 
 
 def _sorts(sets: Iterable[tuple[Phrase, ...]]) -> frozenset[int]:
@@ -379,18 +364,12 @@ def _worlds(sorts: frozenset[int]) -> np.ndarray:
 
 
 @cache
-def _holds(quantifier: str, number: int) -> np.ndarray:
-    x, y = np.indices([_LARGEST + 1] * 2)
-    worlds: np.ndarray = _QUANTIFIERS[quantifier](x, y, number)
-    return worlds
-
-
-@cache
 def _quantified_label(
     sorts: frozenset[int], first: tuple[str, int], second: tuple[str, int]
 ) -> int | None:
-    worlds = _worlds(sorts)
-    premise, hypothesis = _holds(*first)[:, :, None, None], _holds(*second)
+    worlds, (x, y) = _worlds(sorts), np.indices([_LARGEST + 1] * 2)
+    premise, hypothesis = (_QUANTIFIERS[name](x, y, number) for name, number in (first, second))
+    premise = premise[:, :, None, None]
     true = (worlds & premise & hypothesis).any()
     false = (worlds & premise & ~hypothesis).any()
     says_something = (worlds & hypothesis).any() and (worlds & ~hypothesis).any()
@@ -402,7 +381,6 @@ def _quantified_label(
 Part = Literal["train", "validation", "test"]
 _SPLITS: dict[Part, range] = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
 _TRIES = 12  # hypotheses drawn per premise
-_QUANTIFIED = 0.65  # share of quantified premises; the others are relational
 _Votes = defaultdict[str, list[int]]
 
 
@@ -411,9 +389,8 @@ def _generate(n: int, seed: int, split: Part) -> Iterator[tuple[str, str, int]]:
     rng = random.Random(f"{seed} {split}")
     votes: _Votes = defaultdict(lambda: [0, 0, 0])
     seen: set[str] = set()
-    kind: type[Quantified] | type[Relational]
     while n > 0:
-        kind = Quantified if rng.random() < _QUANTIFIED else Relational
+        kind: Any = Quantified if rng.random() < 0.65 else Relational
         premise = kind.sample(rng)
         text = premise.text()
         if text in seen or _code(text) % 10 not in _SPLITS[split]:
@@ -465,19 +442,15 @@ def _hypotheses(
 
 def _features(premise: set[str], hypothesis: set[str]) -> set[str]:
     """Return what a bag of words sees of the pair, except for the premise alone."""
-    return (
-        {"+" + word for word in hypothesis - premise}
-        | {"-" + word for word in premise - hypothesis}
-        | {"=" + word for word in premise & hypothesis}
-        | hypothesis
-    )
+    sets = {"+": hypothesis - premise, "-": premise - hypothesis, "=": premise & hypothesis}
+    return {mark + word for mark, words in sets.items() for word in words} | hypothesis
 
 
 def natural_logic_pairs(n: int, *, seed: int, split: Part = "train") -> PairDataset:
     """Generate sentence pairs labeled entailment, neutral or contradiction.
 
-    The labels follow from the meaning of the sentences, and their numbers differ by at most one. No
-    premise of one split is a premise of another. The same arguments always give the same pairs.
+    The numbers of the labels differ by at most one. No premise of one split is a premise of another.
+    The same arguments always give the same pairs.
 
     Args:
         n: Number of pairs.
@@ -493,12 +466,8 @@ def natural_logic_pairs(n: int, *, seed: int, split: Part = "train") -> PairData
 
     Example:
 
-    ```python
-    from keras_sentmatch.data import natural_logic_pairs
-
-    data = natural_logic_pairs(6, seed=0)
-    data.label_counts()  # {"entailment": 2, "neutral": 2, "contradiction": 2}
-    ```
+    >>> natural_logic_pairs(6, seed=0).label_counts()
+    {'entailment': 2, 'neutral': 2, 'contradiction': 2}
     """
     if split not in _SPLITS:
         raise InputError(f"split={split!r} does not exist. Use {', '.join(_SPLITS)}.")

@@ -8,20 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from keras_sentmatch.data import formats
 from keras_sentmatch.data._reading import Columns, OnError, Reading, numbered_labels, without_header
 from keras_sentmatch.data.dataset import PairDataset, Task, numbered
 from keras_sentmatch.data.files import TextFile
-from keras_sentmatch.data.formats import (
-    FORMATS,
-    OWN,
-    SCORE,
-    SPLITS,
-    Format,
-    Layout,
-    existing_path,
-    recognize_file,
-    recognize_folder,
-)
 from keras_sentmatch.data.frames import class_names, is_frame, rows_of
 from keras_sentmatch.data.generated import Part, natural_logic_pairs
 from keras_sentmatch.data.splits import log_repeats, split_pairs
@@ -49,13 +39,11 @@ def read_pairs(
 ) -> PairDataset:
     """Read one file of sentence pairs.
 
-    The file belongs to a known data set, which is recognized by its name and header
-    (`keras-sentmatch models --datasets` lists them), or is your own TSV, CSV, JSONL (also gzipped),
-    Parquet or Excel file. It may also be a table in memory: of pandas, polars, Arrow or Hugging Face's
-    `datasets`. Columns are found by their usual names (`sentence1`/`sentence2`, `premise`/`hypothesis`,
-    `question1`/`question2`, `label`, `score`, …). An empty sentence is an input, not an error. Rows
-    with the label `-` have no gold label; they are left out and counted. In a column of scores, `-` is
-    a bad row.
+    It is a file of a known data set (`keras-sentmatch models --datasets`), your own TSV, CSV, JSONL
+    (also gzipped), Parquet or Excel file, or a table in memory (pandas, polars, Arrow, Hugging Face).
+    Columns are found by their usual names (`sentence1`/`sentence2`, `premise`/`hypothesis`, `label`,
+    `score`, …). An empty sentence is an input, not an error. Rows with the label `-` have no gold
+    label; they are left out and counted. In a column of scores, `-` is a bad row.
 
     Args:
         path: The file or table. For parallel files, the first one, such as `s1.dev` or `a.toks`.
@@ -103,14 +91,14 @@ def read_pairs(
     if is_frame(path):
         if format is not None:
             raise InputError(
-                f"format={format!r} is for files, not for a {_kind(path)}. Leave it out."
+                f"format={format!r} is for files, not for a {type(path).__name__}. Leave it out."
             )
         data = _read_frame(path, split, columns, on_error)
     else:
-        path = existing_path(path)
+        path = formats.existing_path(path)
         if path.is_dir():
             raise InputError(f"{path} is a folder. Give one file, or use load_pairs.")
-        known, layout, part = recognize_file(path, format)
+        known, layout, part = formats.recognize_file(path, format)
         data = _read_file(path, known, layout, split or part or "", columns, on_error)
     log_repeats({data.split: data})
     return data
@@ -169,7 +157,7 @@ def load_pairs(
         source = _load_from_disk(source)
     if isinstance(source, Mapping) or is_frame(source):
         tables = source if isinstance(source, Mapping) else {"train": source}
-        source = _kind(source)
+        source = type(source).__name__
         parts = _read_tables(tables, source, how, on_error)
         whole = set(parts) == {"train"}
     elif source == "embedded" or (named and str(source).startswith("tfds:")):
@@ -185,19 +173,15 @@ def load_pairs(
         parts, whole = _read_files(source, how, on_error)
     if "train" in parts:
         parts |= _split_off(parts, source, whole, fractions, seed)
-    parts = {split: parts[split] for split in SPLITS if split in parts}
+    parts = {split: parts[split] for split in formats.SPLITS if split in parts}
     log_repeats(parts)
     return parts
 
 
-def _kind(frame: Any) -> str:
-    return type(frame).__name__
-
-
 def _read_file(
     path: Path,
-    known: Format,
-    layout: Layout,
+    known: formats.Format,
+    layout: formats.Layout,
     split: str,
     columns: Columns,
     on_error: OnError,
@@ -215,28 +199,25 @@ def _read_file(
             one, two = (same.setdefault(text, text) for text in (row.sentence1, row.sentence2))
             rows.append(row._replace(sentence1=one, sentence2=two, given={}))
     task, given = columns.task or known.task, columns.label_names or known.labels
-    names = tuple(given)
-    if isinstance(given, Mapping):
-        names = tuple(dict.fromkeys(given.values()))
-        if set(names) <= set(known.labels):
-            names = known.labels  # in their usual order
+    names = tuple(dict.fromkeys(given.values()) if isinstance(given, Mapping) else given)
+    if isinstance(given, Mapping) and set(names) <= set(known.labels):
+        names = known.labels  # in their usual order
     rows = without_header(reading, rows, names)
     if not rows:
         raise InputError(f"{path} has no usable row ({reading.report}). Expected at least one.")
-    if task is None and not names and reading.names.get("label", "").lower() in SCORE:
+    if task is None and not names and reading.names.get("label", "").lower() in formats.SCORE:
         task = "regression"
-    official = known.name not in OWN
+    official = known.name not in formats.OWN
     rows, labels, names, task = numbered_labels(reading, rows, names, task, official)
     reading.report.kept = len(rows)
+    grouped = reading.has_groups() and task != "regression"
     data = PairDataset(
         [row.sentence1 for row in rows],
         [row.sentence2 for row in rows],
         labels,
         label_names=names or None,
         task=task,
-        groups=[row.group for row in rows]
-        if reading.has_groups() and task != "regression"
-        else None,
+        groups=[row.group for row in rows] if grouped else None,
         ids=[row.id for row in rows] if "id" in reading.names else None,
         name=name or (known.name if official else path.name.split(".")[0]),
         split=split,
@@ -260,22 +241,22 @@ def _reported(before: PairDataset, kept: PairDataset, reason: str) -> PairDatase
 
 
 def _read_frame(frame: Any, split: str, columns: Columns, on_error: OnError) -> PairDataset:
+    kind = type(frame).__name__
     if columns.encoding is not None:
         raise InputError(
-            f"encoding={columns.encoding!r} is for files, not for a {_kind(frame)}. Leave it out."
+            f"encoding={columns.encoding!r} is for files, not for a {kind}. Leave it out."
         )
-    names = class_names(getattr(frame, "features", None))
-    if names and not isinstance(columns.label_names, Mapping):
-        columns = _with_class_names(columns, columns.label_names or names)
-    layout = Layout({}, lambda file: rows_of(frame))
-    return _read_file(
-        Path(_kind(frame)), FORMATS["frame"], layout, split, columns, on_error, "frame"
-    )
+    columns = _with_class_names(columns, getattr(frame, "features", None))
+    layout, known = formats.Layout({}, lambda file: rows_of(frame)), formats.FORMATS["frame"]
+    return _read_file(Path(kind), known, layout, split, columns, on_error, "frame")
 
 
-def _with_class_names(columns: Columns, names: Sequence[str]) -> Columns:
+def _with_class_names(columns: Columns, features: Mapping[str, Any] | None) -> Columns:
     """Name the labels 0, 1, … of a data set whose features name them; there -1 is no label."""
-    meant = {str(i): name for i, name in enumerate(names)}
+    names = class_names(features)
+    if not names or isinstance(columns.label_names, Mapping):
+        return columns
+    meant = {str(i): name for i, name in enumerate(columns.label_names or names)}
     return replace(columns, label_names=meant, no_label=frozenset(("-", "-1")))
 
 
@@ -283,15 +264,16 @@ def _read_tables(
     tables: Mapping[str, Any], kind: str, columns: Columns, on_error: OnError
 ) -> dict[str, PairDataset]:
     """Read tables in memory by part; the first part gives the label names of the others."""
-    if unknown := [str(name) for name in tables if name not in SPLITS]:
+    if unknown := [str(name) for name in tables if name not in formats.SPLITS]:
         raise InputError(
-            f"The {kind} has the part {unknown[0]!r}. Expected {', '.join(SPLITS)}. Leave out other "
-            "parts, or rename them in a dict."
+            f"The {kind} has the part {unknown[0]!r}. Expected {', '.join(formats.SPLITS)}. Rename the "
+            "parts in a dict."
         )
     parts = {}
-    for name in (name for name in SPLITS if name in tables):
+    for name in (name for name in formats.SPLITS if name in tables):
         if not is_frame(tables[name]):
-            raise InputError(f"The {name} part is a {_kind(tables[name])}. Expected a table.")
+            kind = type(tables[name]).__name__
+            raise InputError(f"The {name} part is a {kind}. Expected a table.")
         parts[name] = _read_frame(tables[name], name, columns, on_error)
         columns = _with_names_of(parts[name], columns)
     return parts
@@ -300,15 +282,14 @@ def _read_tables(
 def _load_from_disk(folder: str | Path) -> Any:
     try:
         from datasets import load_from_disk
-    except ImportError:
-        raise InputError(
-            f"{folder} is a data set of Hugging Face's datasets. Install them with pip install datasets."
-        ) from None
-    try:
+
         return load_from_disk(str(folder))
     except Exception as error:  # whatever the files led to
+        how = "Save it again"
+        if isinstance(error, ImportError):
+            how = "Install Hugging Face's datasets with pip install datasets"
         raise InputError(
-            f"{folder} is not a whole data set ({first_line(error)}). Save it again."
+            f"{folder} is not a whole data set ({first_line(error)}). {how}."
         ) from error
 
 
@@ -321,7 +302,7 @@ def _embedded(seed: int) -> dict[str, PairDataset]:
 def format_and_path(source: str | Path) -> tuple[str | None, str | Path]:
     """Split `"FORMAT:path"`; the format is None if `source` does not name one."""
     prefix, _, rest = str(source).partition(":")
-    return (prefix, rest) if rest and prefix in FORMATS else (None, source)
+    return (prefix, rest) if rest and prefix in formats.FORMATS else (None, source)
 
 
 def _read_files(
@@ -329,28 +310,27 @@ def _read_files(
 ) -> tuple[dict[str, PairDataset], bool]:
     """Read a file or folder by part, and whether the training part is to be split three ways."""
     format, rest = format_and_path(source)
-    path = existing_path(rest)
+    path = formats.existing_path(rest)
     if path.is_file():
-        known, layout, part = recognize_file(path, format)
-        if known.name in OWN or part is None:
+        known, layout, part = formats.recognize_file(path, format)
+        if known.name in formats.OWN or part is None:
             part = "train"
         return {part: _read_file(path, known, layout, part, columns, on_error)}, part == "train"
-    known, found = recognize_folder(path, format)
+    known, found = formats.recognize_folder(path, format)
     parts = {}
-    own_name = path.resolve().name if known.name in OWN else ""
+    own_name = path.resolve().name if known.name in formats.OWN else ""
     for split, (file, layout) in found.items():
         parts[split] = _read_file(file, known, layout, split, columns, on_error, own_name)
         columns = _with_names_of(parts[split], columns)
     mixed = len({layout.rows for _, layout in found.values()}) > 1
     if known.name == "quora" and mixed and "train" in parts:
         parts["train"] = _without(parts)
-    return parts, set(parts) == {"train"} and (known.name in OWN or known.own_split)
+    return parts, set(parts) == {"train"} and (known.name in formats.OWN or known.own_split)
 
 
 def _with_names_of(data: PairDataset, columns: Columns) -> Columns:
-    if not data.label_names or isinstance(columns.label_names, Mapping):
-        return columns
-    return replace(columns, label_names=data.label_names)
+    given = isinstance(columns.label_names, Mapping) or not data.label_names
+    return columns if given else replace(columns, label_names=data.label_names)
 
 
 def _split_off(
@@ -369,8 +349,7 @@ def _split_off(
             f"The training pairs of {source} have no labels. Name their column, such as {how}."
         )
     shares = {} if "validation" in parts else {"validation": 0.05}
-    if whole:
-        shares["test"] = 0.1
+    shares |= {"test": 0.1} if whole else {}
     if fractions is not None:
         shares = dict(zip(("validation", "test"), fractions[1:]))
     if taken := [name for name in shares if name in parts]:
@@ -379,21 +358,19 @@ def _split_off(
             f"{source} has its own {' and '.join(taken)} pairs. Leave out {how}, or give only the file "
             "of the training pairs."
         )
-    if not shares:
-        return {}
-    cut = split_pairs(train, fractions or [1 - sum(shares.values()), *shares.values()], seed=seed)
-    names = ("train", *shares)
-    return {name: data.select(range(len(data)), split=name) for name, data in zip(names, cut)}
+    whole_shares = fractions or [1 - sum(shares.values()), *shares.values()]
+    cut = split_pairs(train, whole_shares, seed=seed) if shares else ()
+    for name, part in zip(("train", *shares), cut):
+        part.split = name
+    return dict(zip(("train", *shares), cut))
 
 
 def _without(parts: dict[str, PairDataset]) -> PairDataset:
     """Return the training pairs that occur in no other part, ignoring spelling and spacing."""
 
     def keys(data: PairDataset) -> list[frozenset[str]]:
-        def plain(text: str) -> str:
-            return re.sub(r"\W+", "", text.lower())
-
-        return [frozenset((plain(a), plain(b))) for a, b in zip(data.sentence1, data.sentence2)]
+        pairs = zip(data.sentence1, data.sentence2)
+        return [frozenset(re.sub(r"\W+", "", text.lower()) for text in pair) for pair in pairs]
 
     train = parts["train"]
     held = {key for name, data in parts.items() if name != "train" for key in keys(data)}
@@ -416,20 +393,14 @@ def load_tfds(name: str) -> dict[str, PairDataset]:
 
         builder = tfds.builder(name)
         builder.download_and_prepare()
-    except ImportError as error:
-        missing = error.name or "tensorflow_datasets"
-        package = '"keras-sentmatch[datasets]"' if missing == "tensorflow_datasets" else missing
-        raise InputError(
-            f"tfds:{name} needs {missing}. Install it with pip install {package}."
-        ) from error
-    except Exception as error:  # whatever the builder or the download met
-        raise InputError(
-            f"tfds:{name} cannot be loaded ({first_line(error)}). Check the name, the network and "
-            "TFDS_DATA_DIR, or give local files."
-        ) from error
-    features, columns = dict(builder.info.features.items()), Columns()
-    if names := class_names(features):
-        columns = _with_class_names(columns, names)
+    except Exception as error:  # whatever the import, the builder or the download met
+        how = "Check the name, the network and TFDS_DATA_DIR, or give local files"
+        if isinstance(error, ImportError):
+            ours = '"keras-sentmatch[datasets]"'
+            package = ours if error.name in (None, "tensorflow_datasets") else error.name
+            how = f"Install it with pip install {package}"
+        raise InputError(f"tfds:{name} cannot be loaded ({first_line(error)}). {how}.") from error
+    columns = _with_class_names(Columns(), dict(builder.info.features.items()))
 
     def rows(split: str) -> Any:
         for number, row in enumerate(tfds.as_numpy(builder.as_dataset(split=split))):
@@ -438,11 +409,9 @@ def load_tfds(name: str) -> dict[str, PairDataset]:
             text = {k: v.decode() if isinstance(v, bytes) else v for k, v in plain.items()}
             yield f" row {number}", text
 
-    parts = {}
+    parts, place, known = {}, Path(f"tfds:{name}"), formats.FORMATS["frame"]
     for split, candidates in _TFDS_SPLITS.items():
-        found = next((part for part in candidates if part in builder.info.splits), None)
-        if found is not None:
-            layout = Layout({}, lambda file, found=found: rows(found))  # type: ignore[misc]
-            place, known = Path(f"tfds:{name}"), FORMATS["frame"]
+        for found in [part for part in candidates if part in builder.info.splits][:1]:
+            layout = formats.Layout({}, lambda file, found=found: rows(found))  # type: ignore[misc]
             parts[split] = _read_file(place, known, layout, split, columns, "raise", name)
     return parts

@@ -13,10 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def split_pairs(
-    dataset: PairDataset,
-    fractions: Sequence[float],
-    *,
-    seed: int,
+    dataset: PairDataset, fractions: Sequence[float], *, seed: int
 ) -> tuple[PairDataset, ...]:
     """Split a dataset into parts at random, with equal shares of each label.
 
@@ -51,11 +48,9 @@ def split_pairs(
 
 def part_numbers(dataset: PairDataset, fractions: Sequence[float], *, seed: int) -> np.ndarray:
     """Return the part of each row as `split_pairs` does."""
-    shares = np.asarray(fractions, float)
+    shares, given = np.asarray(fractions, float), list(fractions)
     if not shares.size or (shares <= 0).any() or abs(shares.sum() - 1) > 1e-6:
-        raise InputError(
-            f"fractions={list(fractions)} is not accepted. Give positive numbers that sum to 1."
-        )
+        raise InputError(f"fractions={given} is not accepted. Give positive numbers that sum to 1.")
     rng = np.random.default_rng(seed)
     groups = _split_groups(dataset)
     part = _assign(groups, _strata(dataset), shares, rng)
@@ -63,7 +58,7 @@ def part_numbers(dataset: PairDataset, fractions: Sequence[float], *, seed: int)
     if not counts.all():
         raise InputError(
             f"{len(dataset)} pairs in {groups.max(initial=-1) + 1} groups are too few for parts of "
-            f"{list(fractions)}. Give more pairs, or one file per part."
+            f"{given}. Give more pairs, or one file per part."
         )
     return part
 
@@ -162,33 +157,25 @@ def log_repeats(parts: Mapping[str, PairDataset]) -> None:
 
     It is a warning above 1% of the pairs of a part.
     """
+
+    def say(name: str, count: int, whole: int, what: str) -> None:
+        level = logging.WARNING if count > 0.01 * whole else logging.INFO
+        if count:
+            log.log(level, f"{name}: {count:,} of {whole:,} ({count / whole:.1%}) pairs {what}")
+
     keys = {name: list(zip(*plain_sides(data))) for name, data in parts.items()}
-    for name, data in parts.items():
-        if data.labels is None or data.task == "regression":
-            continue
-        labels: dict[tuple[str, ...], set[int]] = {}
-        for key, label in zip(keys[name], data.labels.tolist()):
-            labels.setdefault(key, set()).add(label)
-        torn = [key for key, found in labels.items() if len(found) > 1]
-        if torn:
-            _log_share(
-                f"{name or 'data'}: %s pairs have more than one label, such as {torn[0][0]!r:.60} / "
-                f"{torn[0][1]!r:.60}. Correct the labels.",
-                len(torn),
-                len(labels),
-            )
     trained = {frozenset(key) for key in keys.get("train", ())}
-    for name in keys.keys() - {"train"}:
-        shared = sum(frozenset(key) in trained for key in keys[name])
-        if shared:
-            _log_share(
-                f"{name}: %s pairs are also training pairs, so its metrics are too good. Remove them "
-                "from one of the two parts.",
-                shared,
-                len(keys[name]),
+    for name, data in parts.items():
+        if data.labels is not None and data.task != "regression":
+            labels: dict[tuple[str, ...], set[int]] = {}
+            for key, label in zip(keys[name], data.labels.tolist()):
+                labels.setdefault(key, set()).add(label)
+            torn = [" / ".join(f"{x!r:.60}" for x in key) for key in labels if len(labels[key]) > 1]
+            what = f"have more than one label, such as {''.join(torn[:1])}. Correct the labels."
+            say(name or "data", len(torn), len(labels), what)
+        if name != "train":
+            shared = sum(frozenset(key) in trained for key in keys[name])
+            what = (
+                "are also training pairs, so its metrics are too good. Remove them from one part."
             )
-
-
-def _log_share(message: str, count: int, whole: int) -> None:
-    level = logging.WARNING if count > 0.01 * whole else logging.INFO
-    log.log(level, message, f"{count:,} of {whole:,} ({count / whole:.1%})")
+            say(name, shared, len(keys[name]), what)

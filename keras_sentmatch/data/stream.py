@@ -6,15 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keras_sentmatch.data._reading import (
-    Columns,
-    KeptRow,
-    OnError,
-    Reading,
-    folded,
-    label_index,
-    without_header,
-)
+from keras_sentmatch.data import _reading
+from keras_sentmatch.data._reading import Columns, KeptRow, OnError, folded
 from keras_sentmatch.data.dataset import PairDataset
 from keras_sentmatch.data.files import StandardInput, TextFile
 from keras_sentmatch.data.formats import existing_path, recognize_file
@@ -82,20 +75,18 @@ class PairStream:
             kind = format or ("jsonl" if begins in ("{", "[") else "tsv")
             known, layout, _ = recognize_file(file.path, kind)
             if known.name == "frame":
-                raise InputError(
-                    "Standard input is read as text. Give a Parquet or Excel file by its name."
-                )
+                raise InputError("Standard input is read as text. Give such a file by its name.")
         else:
             path = existing_path(source)
             if path.is_dir():
                 raise InputError(f"{path} is a folder. Give a file of pairs.")
             known, layout, _ = recognize_file(path, format)
             file = TextFile(path, how.encoding, how.delimiter)
-        self._reading = Reading(file, known, layout, how, on_error)
+        self._reading = _reading.Reading(file, known, layout, how, on_error)
         self.report, self.file = self._reading.report, file
         given = how.label_names or known.labels
         names = list(dict.fromkeys(given.values() if isinstance(given, Mapping) else given))
-        self._names = {label: names[i] for label, i in label_index(names, given).items()}
+        self._names = {label: names[i] for label, i in _reading.label_index(names, given).items()}
         self._left_out: set[str] = set()
 
     def windows(self, size: int, *, after: int = 0, digest: str = "") -> Iterator[Window]:
@@ -118,26 +109,24 @@ class PairStream:
                 block.append(row)
                 length += len(row.sentence1) + len(row.sentence2)
             if report.rows <= after:
-                block.clear()
-                length = 0
+                block, length = [], 0
                 if report.rows == after and found.hexdigest() != digest:
                     break
             elif len(block) == size or length > _LONGEST:
-                if block := without_header(self._reading, block, known):
+                if block := _reading.without_header(self._reading, block, known):
                     yield self._window(block, found.hexdigest())
                 block, length = [], 0
         if after and (
-            report.rows < after or (report.rows == after and found.hexdigest() != digest)
+            report.rows < after or (report.rows == after and digest != found.hexdigest())
         ):
             raise InputError(
                 f"{self.file.path} has changed: its first {after:,} rows differ from those with "
                 "predictions. Delete the partial predictions to start again."
             )
-        block = without_header(self._reading, block, known)
+        block = _reading.without_header(self._reading, block, known)
         if not report.kept:
-            raise InputError(
-                f"{self.file.path} has no usable row ({report}). Expected at least one."
-            )
+            where = f"{self.file.path} has no usable row ({report})"
+            raise InputError(f"{where}. Expected at least one.")
         if block:
             yield self._window(block, found.hexdigest())
 

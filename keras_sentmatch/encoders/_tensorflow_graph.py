@@ -151,23 +151,15 @@ def lookup_tables(
 
 
 def tf_encode_pairs(
-    tokenizer: Tokenizer,
-    tables: Any,
-    sentence1: Any,
-    sentence2: Any,
-    *,
-    features: tuple[str, ...],
-    max_length: int,
-    max_word_length: int,
-    length: Any = None,
-    unseen: Any = None,
+    encoder: Any, sentence1: Any, sentence2: Any, length: Any, unseen: Any
 ) -> dict[str, Any]:
-    """Encode string tensors `[B]` as `PairEncoder.encode` does; `tables` are `lookup_tables`."""
+    """Encode string tensors `[B]` as `PairEncoder.encode` does."""
     import tensorflow as tf
 
+    tables, features, max_length = encoder.tf_tables(), encoder.features, encoder.max_length
+    max_word_length = encoder.max_word_length
     given = [tf.convert_to_tensor(x) for x in (sentence1, sentence2) if x is not None]
-    both = tf.concat(given, 0)
-    tokens = tf_tokenize(tokenizer, both)
+    tokens = tf_tokenize(encoder.tokenizer, tf.concat(given, 0))
     tokens = tokens[:, : max_length if length is None else tf.minimum(length, max_length)]
     if length is None:
         length = tf.maximum(tf.reduce_max(tokens.row_lengths()), 1)
@@ -189,14 +181,11 @@ def tf_encode_pairs(
         last = len(tables.characters) - 1  # an id that no character has: unknown
         columns["char_ids"] = padded(tf.gather(tables.characters, tf.minimum(dense, last)))
     if "antonym" in features:
-        if hasattr(tables, "lexicon"):
-            numbers = padded(tables.lexicon.lookup(tokens.flat_values))
-            a, b = (tf.cast(side, tf.int64) for side in numbers)
-            pairs = a[:, :, None] * tables.lexicon_size + b[:, None, :]
-            hits = tables.opposites.lookup(pairs)  # [B, L, L]; symmetric
-            columns["antonym"] = [tf.reduce_max(hits, 2), tf.reduce_max(hits, 1)]
-        else:
-            columns["antonym"] = padded(tf.zeros_like(tokens.flat_values, tf.int32))
+        numbers = padded(tables.lexicon.lookup(tokens.flat_values))
+        a, b = (tf.cast(side, tf.int64) for side in numbers)
+        pairs = a[:, :, None] * tables.lexicon_size + b[:, None, :]
+        hits = tables.opposites.lookup(pairs)  # [B, L, L]; symmetric
+        columns["antonym"] = [tf.reduce_max(hits, 2), tf.reduce_max(hits, 1)]
     return {
         f"{name}_{side}": tf.ensure_shape(
             tf.cast(column, tf.int32), [None, None, max_word_length][: len(column.shape)]

@@ -74,11 +74,7 @@ class BaseEncoder(ABC):
         tags: Tags | None = None,
         limit: int | None = None,
     ) -> EncodedPairs:
-        """Encode pairs compactly, to be padded in batches.
-
-        `sentence2` may be None, to encode single sentences. `limit` lowers `max_length`. The other
-        arguments are those of `encode`.
-        """
+        """Encode pairs compactly. `sentence2` may be None; `limit` lowers `max_length`."""
 
     def encode(
         self,
@@ -91,10 +87,8 @@ class BaseEncoder(ABC):
         """Encode pairs.
 
         Args:
-            sentence1: First sentences, a list of B strings.
-            sentence2: Second sentences, a list of B strings.
-            length: Length to pad or truncate to. Defaults to the longest sentence (word pieces: the
-                longest pair).
+            sentence1, sentence2: First and second sentences, lists of B strings.
+            length: Length to pad or truncate to. Defaults to the longest sentence or packed pair.
             tags: Tags for the feature `"pos"`: for each side a list of B lists with one tag per token,
                 or of B strings `"word TAG word TAG …"`, which are aligned with the tokens.
 
@@ -103,8 +97,8 @@ class BaseEncoder(ABC):
             `[B, length, max_word_length]` for characters.
 
         Raises:
-            InputError: If a column is not a list of strings, the columns differ in length, `length`
-                leaves no room, or the tags do not fit.
+            InputError: If the columns are not lists of strings of equal length, `length` leaves no
+                room, or the tags do not fit.
         """
         pairs = self.encode_pairs(sentence1, sentence2, tags=tags, limit=length)
         longest = int(pairs.lengths.max(initial=self.shortest))
@@ -124,14 +118,12 @@ class BaseEncoder(ABC):
         self.report.unknown += unknown
         if self.report.truncated and not self._warned:
             self._warned = True
-            share = self.report.truncated / self.report.sentences
+            share = f"{self.report.truncated:,} of {self.report.sentences:,} sentences "
+            share += f"({self.report.truncated / self.report.sentences:.1%})"
             what = "their pair had" if self.kind == "subword" else "they had"
-            warnings.warn(
-                f"{self.report.truncated:,} of {self.report.sentences:,} sentences ({share:.1%}) "
-                f"were truncated, because {what} more than {limit} tokens. To keep more, "
-                f"{wording('raise max_length', 'train with --set encoder.max_length=…')}.",
-                stacklevel=4,
-            )
+            more = wording("raise max_length", "train with --set encoder.max_length=…")
+            text = f"{share} were truncated, because {what} more than {limit} tokens"
+            warnings.warn(f"{text}. To keep more, {more}.", stacklevel=4)
 
     def _write(self, folder: str | Path, config: Mapping[str, Any]) -> Path:
         """Write `encoder.json` into a folder, which is made if it is missing, and return the folder."""
@@ -157,10 +149,8 @@ def read_description(folder: str | Path) -> tuple[Path, str, dict[str, Any]]:
     config = read_object(path)
     check_types(config, {"format": int}, path)
     if (number := config.pop("format", None)) != FORMAT:
-        raise InputError(
-            f"{path} has the format {number!r:.40}, but this version reads format {FORMAT}. Save the "
-            "encoder with this version."
-        )
+        wrong = f"{path} has the format {number!r:.40}, but this version reads format {FORMAT}"
+        raise InputError(f"{wrong}. Save the encoder with this version.")
     return path, config.pop("kind", None), config
 
 
@@ -170,8 +160,7 @@ def sentence_columns(sentence1: Sequence[str], sentence2: Sequence[str] | None) 
     for name, column in (("sentence1", sentence1), ("sentence2", sentence2)):
         if isinstance(column, (str, bytes)):
             raise InputError(
-                f"{name} is a single string ({column[:40]!r}). Expected a list of sentences. Write "
-                f"{name}=[…]."
+                f"{name} is a single string ({column[:40]!r}). Write {name}=[…] for a list of sentences."
             )
         if column is None:
             continue
@@ -181,8 +170,6 @@ def sentence_columns(sentence1: Sequence[str], sentence2: Sequence[str] | None) 
                 kind = type(sentence).__name__
                 raise InputError(f"{name}[{row}] is {sentence!r:.60} ({kind}). Expected a string.")
     if len(columns[0]) != len(columns[-1]):
-        raise InputError(
-            f"sentence1 has {len(columns[0])} sentences, but sentence2 has {len(columns[1])}. Give "
-            "columns of equal length."
-        )
+        counts = f"sentence1 has {len(columns[0])} sentences, but sentence2 has {len(columns[1])}"
+        raise InputError(f"{counts}. Give columns of equal length.")
     return columns

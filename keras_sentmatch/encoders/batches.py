@@ -1,4 +1,4 @@
-"""Batches of encoded pairs in a few shapes, for NumPy, `tf.data` and Keras's `PyDataset`."""
+"""Batches of encoded pairs in a few shapes, as arrays and as a Keras `PyDataset`."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
@@ -44,15 +44,11 @@ class PairBatches:
 
     Example:
 
-    ```python
-    from keras_sentmatch.data import PairDataset
-    from keras_sentmatch.encoders import PairBatches, PairEncoder
-
-    data = PairDataset(["A dog.", "One cat."], ["A cat.", "No dog."], [1, 0])
-    batches = PairBatches(data, PairEncoder.fit(data), batch_size=2, shuffle=True)
-    inputs, labels = next(batches.numpy(epoch=0))
-    inputs["word_ids_1"].shape  # (2, 4)
-    ```
+    >>> from keras_sentmatch.encoders import PairEncoder
+    >>> data = PairDataset(["A dog.", "One cat."], ["A cat.", "No dog."], [1, 0])
+    >>> inputs, labels = next(PairBatches(data, PairEncoder.fit(data), batch_size=2).numpy())
+    >>> inputs["word_ids_1"].shape
+    (2, 3)
     """
 
     def __init__(
@@ -78,8 +74,7 @@ class PairBatches:
                 "batch. Give more pairs, or a smaller batch_size."
             )
         names = encoder.input_names
-        unknown = sorted(set(features or ()) - set(names))
-        if unknown:
+        if unknown := sorted(set(features or ()) - set(names)):
             raise InputError(
                 f"The encoder does not make {', '.join(unknown)}. It makes {', '.join(names)}. Make an "
                 f"encoder with other features (now {encoder.features})."
@@ -99,11 +94,8 @@ class PairBatches:
                 raise InputError(
                     "The pairs have weights, but no labels. Leave out weights=…, or give labels."
                 )
-        self.num_rows = len(dataset)
-        self.batch_size = batch_size
-        self.shuffle = shuffle
-        self.seed = seed
-        self.drop_remainder = drop_remainder
+        self.num_rows, self.batch_size = len(dataset), batch_size
+        self.shuffle, self.seed, self.drop_remainder = shuffle, seed, drop_remainder
         lengths = np.maximum(self._pairs.lengths.max(1), 1)
         if isinstance(bucket_lengths, int):
             bucket_lengths = least_padding(lengths, max(bucket_lengths, 1))
@@ -111,8 +103,7 @@ class PairBatches:
         if not self.bucket_lengths or self.bucket_lengths[-1] < lengths.max():
             raise InputError(
                 f"The longest sentence has {lengths.max()} tokens, more than any of "
-                f"bucket_lengths={list(self.bucket_lengths)}. Add a longer bucket, or make the encoder "
-                "with a smaller max_length."
+                f"bucket_lengths={list(self.bucket_lengths)}. Add a longer bucket."
             )
         self._row_lengths = lengths
 
@@ -137,40 +128,8 @@ class PairBatches:
         for rows, length in self._plan(epoch):
             yield self._batch(rows, length)
 
-    def tf_data(self, epoch: int = 0) -> Any:
-        """Return a `tf.data.Dataset` of the batches, with known length, from `epoch` on.
-
-        Each full iteration is one epoch: with `model.fit(…, shuffle=False)` Keras's epoch e gets
-        `order(epoch + e)`. An iteration that stops early does not count (on JAX and PyTorch, Keras
-        looks at one batch before it trains).
-        """
-        import tensorflow as tf
-
-        def generate() -> Iterator[Batch]:
-            nonlocal epoch
-            now = epoch
-            for step, batch in enumerate(self.numpy(now), 1):
-                if step == len(self):
-                    epoch = now + 1
-                yield batch
-
-        rows = self.batch_size if self.drop_remainder else None
-
-        def spec(array: np.ndarray) -> Any:
-            return tf.TensorSpec((rows, None, *array.shape[2:]), array.dtype)
-
-        first = next(self.numpy())
-        inputs = first[0] if isinstance(first, tuple) else first
-        signature: Any = tf.nest.map_structure(spec, inputs)
-        if isinstance(first, tuple):
-            more = (tf.TensorSpec((rows, *a.shape[1:]), a.dtype) for a in first[1:])
-            signature = signature, *more
-        dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))
-        return dataset.prefetch(4) if len(self) > 8 else dataset
-
     def pydataset(self, epoch: int = 0) -> Any:
-        """Return the batches as a `keras.utils.PyDataset`, which does not need TensorFlow.
+        """Return the batches as a `keras.utils.PyDataset`.
 
         Keras's epoch e gets `order(epoch + e)`, with `fit(shuffle=True)` too. The attribute `epoch` is
         the epoch that comes next.
@@ -188,12 +147,9 @@ class PairBatches:
     def _plan(self, epoch: int) -> list[tuple[np.ndarray, int]]:
         """Return the rows and the length of each batch."""
         rng = np.random.default_rng((self.seed, epoch))
-        rows = np.arange(self.num_rows)
-        if self.shuffle:
-            rows = rng.permutation(rows)
-        plan = plan_batches(rows, self._row_lengths, self.bucket_lengths, self.batch_size)[
-            : len(self)
-        ]
+        rows = rng.permutation(self.num_rows) if self.shuffle else np.arange(self.num_rows)
+        plan = plan_batches(rows, self._row_lengths, self.bucket_lengths, self.batch_size)
+        plan = plan[: len(self)]
         return [plan[i] for i in rng.permutation(len(plan))] if self.shuffle else plan
 
 
@@ -209,9 +165,8 @@ def plan_batches(
 ) -> list[tuple[np.ndarray, int]]:
     """Return the rows of each batch and the length to pad it to.
 
-    `lengths` holds the length of each row, by row number. `bucket_lengths` rise, and the last one
-    holds every row. Rows go to the shortest bucket that holds them, in their order; those that do not
-    fill a batch move on to the next bucket. So only the last batch can be short.
+    `lengths` holds the length of each row, by row number; `bucket_lengths` rise. Rows that do not fill
+    a batch move on to the next bucket, so only the last batch can be short.
     """
     bucket = np.searchsorted(bucket_lengths, lengths)
     plan: list[tuple[np.ndarray, int]] = []
@@ -231,8 +186,7 @@ def prediction_batches(
 ) -> Iterator[tuple[np.ndarray, int, int]]:
     """Yield the rows of each batch of a prediction, and the number of rows and the length to fill.
 
-    Rows of similar length are in one batch. Few shapes occur, so that few programs are compiled:
-    1, 8 or `batch_size` rows, and the lengths 8, 16, 32, … and `max_length`.
+    Few shapes occur: 1, 8 or `batch_size` rows, and the lengths 8, 16, 32, … and `max_length`.
     """
     lengths = np.minimum(lengths, max_length)
     buckets = [min(8, max_length)]
@@ -295,18 +249,15 @@ def _pydataset_class() -> Any:
 def least_padding(lengths: np.ndarray, count: int) -> list[int]:
     """Choose at most `count` lengths to pad to with the least padding, for rows of `lengths`."""
     tops, rows = np.unique(lengths, return_counts=True)
-    before = np.concatenate([[0], np.cumsum(rows)])
+    before, kinds = [0, *np.cumsum(rows).tolist()], [0, *tops.tolist()]
     # best[i]: (padded tokens, lengths) of the rows of the i shortest kinds, in the buckets so far
     best: list[tuple[float, list[int]]] = [(0, []), *((np.inf, []) for _ in tops)]
     for _ in range(min(count, len(tops))):
-        best = [best[0]] + [
+        best[1:] = [
             min(
-                (
-                    best[j][0] + int(tops[i - 1]) * int(before[i] - before[j]),
-                    [*best[j][1], int(tops[i - 1])],
-                )
+                (best[j][0] + kinds[i] * (before[i] - before[j]), [*best[j][1], kinds[i]])
                 for j in range(i)
             )
-            for i in range(1, len(tops) + 1)
+            for i in range(1, len(kinds))
         ]
     return best[-1][1]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_sentmatch import safety
 from keras_sentmatch.encoders.base import (
     MAX_TOKENS,
     BaseEncoder,
@@ -19,15 +20,6 @@ from keras_sentmatch.encoders.base import (
 )
 from keras_sentmatch.encoders.words import PairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.safety import (
-    check_config,
-    check_integers,
-    check_tree,
-    inside,
-    no_larger_than,
-    read_bytes,
-    read_object,
-)
 from keras_sentmatch.text.backbones import BackboneKind, check_tokenizer, keras_hub, load_tokenizer
 from keras_sentmatch.text.word_pieces import pieces_of
 
@@ -145,16 +137,16 @@ class SubwordPairEncoder(BaseEncoder):
         if sentence2 is None:
             raise InputError("Word pieces are packed in pairs. Give sentence2 as well.")
         if tags is not None:
-            raise InputError(
-                "Tags go with words, but this encoder makes word pieces. Omit the tags."
-            )
+            raise InputError("Tags go with words, not with word pieces. Omit the tags.")
         if limit is not None:
             self.check_length("length", limit)
         limit = min(limit or self.max_length, self.max_length)
         columns = sentence_columns(sentence1, sentence2)
         index: dict[str, int] = {}
         rows = [[index.setdefault(text, len(index)) for text in column] for column in columns]
-        flat, counts = self._flat(list(index))
+        pieces = self.pieces.ids(list(index))
+        counts = np.fromiter(map(len, pieces), "int64", len(pieces))
+        flat = np.fromiter(chain.from_iterable(pieces), "int32", int(counts.sum()))
         where = np.array(rows, "int64").T
         full = counts[where]
         kept = trim(full, limit - self._special)
@@ -169,9 +161,7 @@ class SubwordPairEncoder(BaseEncoder):
 
     def tf_tables(self) -> Any:
         """Raise `InputError`, as TensorFlow's own operations cannot make word pieces."""
-        raise InputError(
-            "Word pieces cannot be made in a TensorFlow graph. Encode in Python (encode, PairBatches)."
-        )
+        raise InputError("Word pieces cannot be made in a TensorFlow graph. Encode in Python.")
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make this encoder again."""
@@ -180,11 +170,8 @@ class SubwordPairEncoder(BaseEncoder):
     def __reduce__(self) -> tuple[Any, ...]:
         with tempfile.TemporaryDirectory() as folder:
             self.save(folder)
-            files = {
-                str(path.relative_to(folder)): path.read_bytes()
-                for path in Path(folder).rglob("*")
-                if path.is_file()
-            }
+            paths = [path for path in Path(folder).rglob("*") if path.is_file()]
+            files = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
         return _from_files, (files,)
 
     def save(self, folder: str | Path) -> None:
@@ -195,26 +182,23 @@ class SubwordPairEncoder(BaseEncoder):
     def load(cls, folder: str | Path) -> "SubwordPairEncoder":
         """Load an encoder from the folder that `save` wrote."""
         description, config = cls._read(folder)
-        folder = description.parent
         keras_hub()  # registers the tokenizers
         import keras
 
-        check_integers(config, description, max_length=MAX_TOKENS)
-        path = inside(folder, _TOKENIZER)
-        check_tree(path)
-        described = read_object(path / "tokenizer.json")
-        check_config(described, path / "tokenizer.json")
+        safety.check_integers(config, description, max_length=MAX_TOKENS)
+        path = safety.inside(description.parent, _TOKENIZER)
+        safety.check_tree(path)
+        described = safety.read_object(path / "tokenizer.json")
+        safety.check_config(described, path / "tokenizer.json")
         assets = path / "assets" / "tokenizer"
         for file in sorted(assets.glob("*")):
-            read_bytes(file, "TEXT_BYTES")
+            safety.read_bytes(file, "TEXT_BYTES")
         try:
-            with no_larger_than(0, 0):  # a tokenizer has no weights
+            with safety.no_larger_than(0, 0):  # a tokenizer has no weights
                 tokenizer = keras.saving.deserialize_keras_object(described, safe_mode=True)
             tokenizer.load_assets(str(assets))
         except Exception as error:  # KerasHub raises whatever its files led to
-            raise InputError(
-                f"{path} cannot be loaded ({error}). Copy the whole folder again."
-            ) from error
+            raise InputError(f"{path} cannot be loaded ({error}). {safety.COPY}.") from error
         try:
             return cls(tokenizer, **config)
         except (InputError, TypeError) as error:
@@ -222,16 +206,10 @@ class SubwordPairEncoder(BaseEncoder):
 
     def check_length(self, name: str, length: int) -> None:
         if length < self._special + 2:
-            raise InputError(
-                f"{name}={length} is too short. A pair needs at least {self._special + 2}: "
-                f"{self._special} special tokens and one piece per sentence."
+            least = (
+                f"{self._special + 2}: {self._special} special tokens and one piece per sentence"
             )
-
-    def _flat(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pieces of all sentences in one array, and the number of pieces per sentence."""
-        pieces = self.pieces.ids(sentences)
-        counts = np.fromiter(map(len, pieces), "int64", len(pieces))
-        return np.fromiter(chain.from_iterable(pieces), "int32", int(counts.sum())), counts
+            raise InputError(f"{name}={length} is too short. A pair needs at least {least}.")
 
 
 def trim(counts: np.ndarray, room: int) -> np.ndarray:

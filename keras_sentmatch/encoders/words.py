@@ -30,14 +30,8 @@ FEATURES = {"word": "word_ids", "char": "char_ids", "pos": "pos", "antonym": "an
 _MAX_ROWS = 1_000_000  # most rows of the table of tokens
 _LONGEST_WORD = 10_000  # greatest max_word_length of an encoder in a file
 NORMALIZATION = "NFC"  # of text before tokenization
-_KINDS: dict[str, Any] = {  # types of the values in encoder.json
-    "tokenizer": str,
-    "lowercase": bool,
-    "features": [str],
-    "tags": [str],
-    "antonyms": [[str]],
-    "tagger": str,
-}
+_KINDS: dict[str, Any] = {"tokenizer": str, "lowercase": bool, "tagger": str}  # in encoder.json
+_KINDS |= {"features": [str], "tags": [str], "antonyms": [[str]]}
 
 
 class _TokenTable(dict[str, int]):
@@ -102,11 +96,9 @@ class PairEncoder(BaseEncoder):
     """Turn pairs of sentences into int32 arrays of words and characters.
 
     `encode` (NumPy), `PairBatches` (whole data sets) and `tf_encode` (TensorFlow graphs) give equal
-    numbers. Arrays are right-padded with 0. An empty sentence is a row of padding. A sentence with
-    more than `max_length` tokens keeps the first ones. That is counted in `report`, with one warning.
-
-    The vocabulary is fixed. A word outside it is unknown, unless a matcher lends it an id behind the
-    vocabulary (`lend_ids`).
+    numbers. Arrays are right-padded with 0. A sentence with more than `max_length` tokens keeps the
+    first ones. That is counted in `report`, with one warning. A word outside the vocabulary is unknown,
+    unless a matcher lends it an id behind the vocabulary (`lend_ids`).
 
     Args:
         vocabulary: The words in the order of their ids, without padding and the unknown word.
@@ -127,13 +119,9 @@ class PairEncoder(BaseEncoder):
 
     Example:
 
-    ```python
-    from keras_sentmatch.encoders import PairEncoder
-
-    encoder = PairEncoder(["a", "dog", "runs"], features=("word",))
-    encoder.encode(["A dog runs"], ["dog"])
-    # {"word_ids_1": array([[2, 3, 4]]), "word_ids_2": array([[3, 0, 0]])}
-    ```
+    >>> encoder = PairEncoder(["a", "dog", "runs"], features=("word",))
+    >>> encoder.encode(["A dog runs"], ["dog"])["word_ids_2"].tolist()
+    [[3, 0, 0]]
     """
 
     kind = "word"
@@ -153,10 +141,8 @@ class PairEncoder(BaseEncoder):
         tagger: str = "",
     ):
         if isinstance(features, str) or not features or not set(features) <= FEATURES.keys():
-            raise InputError(
-                f"features={features!r} is not accepted. Give a tuple of some of "
-                f"{', '.join(FEATURES)}."
-            )
+            known = ", ".join(FEATURES)
+            raise InputError(f"features={features!r} is not accepted. Give some of ({known}).")
         self.check_length("max_length", max_length)
         self.check_length("max_word_length", max_word_length)
         self.vocabulary = Vocabulary(vocabulary)
@@ -164,8 +150,7 @@ class PairEncoder(BaseEncoder):
         of_words = Vocabulary.from_counts(letters)
         self.characters = of_words if characters is None else Vocabulary(characters)
         self.tokenizer = Tokenizer(tokenizer, lowercase)
-        self.max_length = max_length
-        self.max_word_length = max_word_length
+        self.max_length, self.max_word_length = max_length, max_word_length
         self.features = tuple(name for name in FEATURES if name in features)
         self.tags = Vocabulary(tags)
         if tagger and not re.fullmatch(r"spacy:.+", tagger):
@@ -209,14 +194,9 @@ class PairEncoder(BaseEncoder):
 
         Example:
 
-        ```python
-        from keras_sentmatch.data import PairDataset
-        from keras_sentmatch.encoders import PairEncoder
-
-        encoder = PairEncoder.fit(PairDataset(["A dog."], ["One dog."]), features=("word",))
-        encoder.vocabulary.words
-        # ["[PAD]", "[UNK]", ".", "dog", "a", "one"]
-        ```
+        >>> data = PairDataset(["A dog."], ["One dog."])
+        >>> PairEncoder.fit(data, features=("word",)).vocabulary.words
+        ['[PAD]', '[UNK]', '.', 'dog', 'a', 'one']
         """
         datasets = [datasets] if isinstance(datasets, PairDataset) else list(datasets)
         tokenizer = Tokenizer(init.get("tokenizer", "words"), init.get("lowercase", True))
@@ -227,12 +207,12 @@ class PairEncoder(BaseEncoder):
         )
         kept = sum(others, Counter[str]())
         kept = Counter({w: n for w, n in kept.items() if w not in first and w in keep_words})
-        words = [w for counts in (first, kept) for w in Vocabulary.from_counts(counts).ids]
+        words = [w for counts in (first, kept) for w in Vocabulary.from_counts(counts)]
         words = list(dict.fromkeys([*words, *more_words]))
         letters = Counter("".join(first.elements()))
         if "pos" in init.get("features", ()) and "tags" not in init:
             init["tags"] = _tag_set(datasets[0], tokenizer, init.get("tagger", ""))
-        return cls(words, Vocabulary.from_counts(letters).ids, **init)
+        return cls(words, Vocabulary.from_counts(letters), **init)
 
     @property
     def vocabulary_size(self) -> int:
@@ -241,7 +221,6 @@ class PairEncoder(BaseEncoder):
 
     @property
     def input_names(self) -> list[str]:
-        """Names of the arrays that `encode` returns."""
         return [f"{FEATURES[name]}_{side}" for side in (1, 2) for name in self.features]
 
     def tokens(self, sentence: str) -> list[str]:
@@ -274,11 +253,10 @@ class PairEncoder(BaseEncoder):
         self._check_pairs(sentence2)
         columns = sentence_columns(sentence1, sentence2)
         if "pos" in self.features and tags is None and not self.tagger:
+            how = wording("Pass tags=(tags_1, tags_2), give ", "Give ")
             raise InputError(
-                "The feature 'pos' needs a tag for every token, but no tags were given. "
-                + wording("Pass tags=(tags_1, tags_2), give ", "Give ")
-                + "data with the columns tags_1 and tags_2, or make the encoder with a tagger or "
-                "without 'pos'."
+                f"The feature 'pos' needs a tag for every token, but no tags were given. {how}data with "
+                "the columns tags_1 and tags_2, or make the encoder with a tagger or without 'pos'."
             )
         if len(self._table) > _MAX_ROWS:  # a long-running server; data sets keep their table
             self._table = self._new_table()
@@ -286,8 +264,7 @@ class PairEncoder(BaseEncoder):
         flat: defaultdict[str, list[np.ndarray]] = defaultdict(list)
         lengths, offsets, unknown = [], [], 0
         for side, column in enumerate(columns):
-            rows: list[int] = []
-            counts: list[int] = []
+            rows, counts = list[int](), list[int]()
             tokenized: list[list[str]] = []  # kept for the tags alone
             for sentence in column:
                 tokens = self.tokenizer(sentence)
@@ -319,38 +296,23 @@ class PairEncoder(BaseEncoder):
     ) -> dict[str, Any]:
         """Encode UTF-8 string tensors `[B]` in a TensorFlow graph, equal to `encode`.
 
-        `sentence2` may be None, to encode single sentences. `length` pads and truncates to a number or
-        scalar tensor. An exported function must hold `tf_tables()`. Nothing is counted in `report`. The
-        feature `"pos"` is refused. `unseen` changes the ids of tokens, `(ids, tokens) -> ids`.
+        `sentence2` may be None. `length` pads and truncates to a number or scalar tensor. An exported
+        function must hold `tf_tables()`. `unseen` changes the ids of tokens, `(ids, tokens) -> ids`.
         """
         self._check_pairs(sentence2)
-        return tf_encode_pairs(
-            self.tokenizer,
-            self.tf_tables(),
-            sentence1,
-            sentence2,
-            features=self.features,
-            max_length=self.max_length,
-            max_word_length=self.max_word_length,
-            length=length,
-            unseen=unseen,
-        )
+        return tf_encode_pairs(self, sentence1, sentence2, length, unseen)
 
     def tf_tables(self) -> Any:
         """Return the `tf.Module` with the lookup tables of `tf_encode`."""
-        self.check_graph()
+        if "pos" in self.features:
+            raise InputError(
+                "The feature 'pos' cannot be made in a TensorFlow graph. Encode in Python, or make the "
+                "encoder without it."
+            )
         if self._graph is None:
             opposites = self._opposites if "antonym" in self.features else {}
             self._graph = lookup_tables(self.vocabulary.ids, self.characters.ids, opposites)
         return self._graph
-
-    def check_graph(self) -> None:
-        """Raise `InputError` if the encoder has the feature `"pos"`, which only Python can make."""
-        if "pos" in self.features:
-            raise InputError(
-                "This encoder cannot run in a TensorFlow graph because it has the feature 'pos'. Encode "
-                "in Python (encode, PairBatches), or make the encoder without it."
-            )
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make this encoder again."""
@@ -387,18 +349,16 @@ class PairEncoder(BaseEncoder):
         tagger = config.get("tagger", "")
         if not re.fullmatch(r"(spacy:\w+)?", tagger):
             raise InputError(
-                f"{path} names the tagger {tagger!r:.60}. Expected spacy: and the name of an installed "
-                "pipeline, not a path. Install the pipeline as a package, and write its name there."
+                f"{path} names the tagger {tagger!r:.60}. Expected spacy: and the name of a pipeline that "
+                "is installed as a package, not a path."
             )
         vocabulary = Vocabulary.load(inside(path.parent, "vocabulary.txt"))
         characters = Vocabulary.load(inside(path.parent, "characters.txt"))
         if (found := config.pop("normalization", None)) != NORMALIZATION:
-            raise InputError(
-                f"{path} says that text was normalized to {found!r:.60}. Expected {NORMALIZATION!r}. "
-                "Train again with this version."
-            )
+            wrong = f"text was normalized to {found!r:.60}. Expected {NORMALIZATION!r}"
+            raise InputError(f"{path} says that {wrong}. Train again with this version.")
         try:
-            return cls(vocabulary.ids, characters.ids, **config)
+            return cls(vocabulary, characters, **config)
         except (InputError, TypeError) as error:
             raise InputError(f"{path} does not describe an encoder: {error}") from None
 
@@ -418,27 +378,26 @@ class PairEncoder(BaseEncoder):
     def _tag_ids(self, side: int, tags: Any, sentences: list[list[str]], limit: int) -> np.ndarray:
         if len(tags) != len(sentences):
             raise InputError(
-                f"tags_{side + 1} has {len(tags)} rows, but there are {len(sentences)} sentences. Give "
-                "one row per sentence."
+                f"tags_{side + 1} has {len(tags)} rows. Expected one for each of {len(sentences)} sentences."
             )
         ids: list[int] = []
         for row, (names, tokens) in enumerate(zip(tags, sentences)):
             names = align_tags(tokens, names) if isinstance(names, str) else names
             if len(names) != len(tokens):
-                raise InputError(
-                    f"tags_{side + 1}[{row}] has {len(names)} tags, but the sentence has "
-                    f"{len(tokens)} tokens. Give one string 'word TAG word TAG …'."
-                )
+                wrong = f"has {len(names)} tags, but the sentence has {len(tokens)} tokens"
+                how = "Give one string 'word TAG word TAG …'"
+                raise InputError(f"tags_{side + 1}[{row}] {wrong}. {how}.")
             ids += [self.tags[tag] for tag in names[:limit]]
         return np.array([*ids, 0], "int32")
 
     def _antonyms(self, these: list[list[str]], others: list[list[str]]) -> np.ndarray:
-        flags = [
-            not self._opposites.get(token, set()).isdisjoint(other)
+        none: set[str] = set()
+        hits = [
+            not self._opposites.get(token, none).isdisjoint(other)
             for tokens, other in zip(these, others)
             for token in tokens
         ]
-        return np.array([*flags, 0], "int32")
+        return np.array([*hits, 0], "int32")
 
 
 def _tag(tagger: str, sentences: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.safety import first_line
 from keras_sentmatch.text.tokens import without_accents
 
 
@@ -16,9 +17,7 @@ class BackboneKind:
     name: str
     prefix: str  # of its classes in keras_hub.models
     separators: int = 1  # tokens between two sentences: two in `<s> a </s></s> b </s>`
-    # Whether the second sentence has segment 1. Otherwise all tokens have segment 0, because
-    # XLM-RoBERTa's tokenizer may feed a BERT.
-    segments: bool = True
+    segments: bool = True  # whether the second sentence has segment 1, not 0 as the first
     converted: bool = True  # whether KerasHub converts Hugging Face folders of this kind
     plain_attention: bool = True  # whether the blocks attend as BERT's do
 
@@ -99,8 +98,7 @@ def load_backbone(preset_or_folder: str | Path, dtype: Any = None) -> Any:
 
 def check_backbone(backbone: Any, name: str) -> BackboneKind:
     """Return the kind of a KerasHub backbone, or raise `InputError` if it is not supported."""
-    kind = _kind(backbone, "Backbone")
-    if kind is None:
+    if (kind := _kind(backbone, "Backbone")) is None:
         raise unsupported_backbone(backbone, name)
     return kind
 
@@ -115,8 +113,7 @@ def unsupported_backbone(backbone: Any, name: str) -> InputError:
     """Return the error for a backbone that is not supported."""
     return InputError(
         f"{name} is a {type(backbone).__name__}, which is not a supported backbone. Expected "
-        f"{SUPPORTED}. Give a KerasHub preset such as bert_base_en_uncased, its folder, a backbone "
-        "of keras_hub.models or its serialized config."
+        f"{SUPPORTED}: a KerasHub preset such as bert_base_en_uncased, its folder or its config."
     )
 
 
@@ -127,9 +124,7 @@ def backbone_name(preset_or_folder: str | Path) -> str:
     if folder.is_dir():
         return str(folder.resolve())
     if folder.is_absolute() or name.startswith("."):
-        raise InputError(
-            f"There is no folder {name}. Give a backbone's folder or a KerasHub preset."
-        )
+        raise InputError(f"There is no folder {name}. Give a folder or a KerasHub preset.")
     return name
 
 
@@ -138,27 +133,20 @@ def keras_hub() -> Any:
     try:
         import keras_hub
     except ImportError as error:
-        raise InputError(
-            f"Pretrained backbones need KerasHub, which cannot be imported ({error}). Install it "
-            f"with {INSTALL}."
-        ) from error
+        wrong = f"Pretrained backbones need KerasHub, which cannot be imported ({error})"
+        raise InputError(f"{wrong}. Install it with {INSTALL}.") from error
     return keras_hub
 
 
 def check_tokenizer(tokenizer: Any, name: str) -> BackboneKind:
     """Return the kind of a tokenizer that gives lists of ids, or raise `InputError`."""
-    kind = _kind(tokenizer, "Tokenizer")
+    kind, given = _kind(tokenizer, "Tokenizer"), f"{name} is a {type(tokenizer).__name__}"
     if kind is None:
-        raise InputError(
-            f"{name} is a {type(tokenizer).__name__}. Expected a KerasHub tokenizer of {SUPPORTED}."
-        )
+        raise InputError(f"{given}. Expected a KerasHub tokenizer of {SUPPORTED}.")
     for key, wanted in {"sequence_length": None, "split": True, "compute_dtype": "int32"}.items():
         if (found := getattr(tokenizer, key, wanted)) != wanted:
             option = key.removeprefix("compute_")
-            raise InputError(
-                f"{name} is a {type(tokenizer).__name__} with {option}={found!r}. Make it with "
-                f"{option}={wanted!r}."
-            )
+            raise InputError(f"{given} with {option}={found!r}. Make it with {option}={wanted!r}.")
     return kind
 
 
@@ -168,9 +156,9 @@ def _from_preset(module: str, kind: str, name: str, **options: Any) -> Any:
         return loader.from_preset(name, **options)
     except Exception as error:  # KerasHub raises whatever its download or conversion met
         hint = f" Install it with {INSTALL}." if isinstance(error, ImportError) else ""
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        why = first_line(error).rstrip(".")
         raise InputError(
-            f"The backbone {name!r} cannot be loaded: {first.rstrip('.')}.{hint} Expected {SUPPORTED}: "
+            f"The backbone {name!r} cannot be loaded: {why}.{hint} Expected {SUPPORTED}: "
             "a KerasHub preset such as bert_tiny_en_uncased or its folder, or a Hugging Face folder "
             f"({CONVERTED}) with config.json, model.safetensors and the tokenizer's files."
         ) from error

@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -48,27 +49,20 @@ def clean_table(lowercase: bool) -> dict[int, str | None]:
             new: str | None = " "
         elif category == "Cf" or 0xFE00 <= code <= 0xFE0F:
             new = None
-        elif category == "Cs":
-            new = "\ufffd"
-        elif code == 0x2019:
-            new = "'"
+        elif category == "Cs" or code == 0x2019:
+            new = "'" if code == 0x2019 else "\ufffd"
         else:
             new = char.lower()[0] if lowercase else char
         if new != char:
             table[code] = new
-    table.update(dict.fromkeys(range(TAGS[0], TAGS[1] + 1)))
-    return table
+    return table | dict.fromkeys(range(TAGS[0], TAGS[1] + 1))
 
 
 def clean_codes(lowercase: bool) -> list[int]:
     """Return `clean_table` as a list up to the last code point that changes; 0 deletes."""
     table = clean_table(lowercase)
-    codes = list(range(max(code for code in table if code < _BOUND) + 1))
-    for code in codes:
-        if code in table:
-            new = table[code]
-            codes[code] = 0 if new is None else ord(new)
-    return codes
+    last = max(code for code in table if code < _BOUND)
+    return [ord(table.get(code, chr(code)) or "\0") for code in range(last + 1)]
 
 
 @cache
@@ -98,14 +92,6 @@ def token_pattern(name: str, word: str) -> str:
     return other + "+" if name == "whitespace" else other
 
 
-_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
-
-
-def _compiled(name: str, text: str) -> re.Pattern[str]:
-    # One language in three patterns: the fewer ranges, the faster Python's engine (ASCII: 5x).
-    return _compile(name, 0x7F if text.isascii() else 0x3FFFF if _ASTRAL.search(text) else 0xFFFF)
-
-
 @cache
 def _compile(name: str, limit: int) -> re.Pattern[str]:
     word = "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in word_ranges(limit))
@@ -115,9 +101,9 @@ def _compile(name: str, limit: int) -> re.Pattern[str]:
 class Tokenizer:
     """Split sentences into tokens, by the same rules in Python and in a TensorFlow graph.
 
-    - `"words"` keeps runs of letters, marks, digits and underscores together, as well as numbers such
-      as `1,000.5` and words such as `o'clock`. It splits contractions (`is n't`, `dog 's`) and makes
-      every ideograph and every other visible character a token.
+    - `"words"` keeps runs of letters, marks, digits and underscores together, numbers such as
+      `1,000.5` and words such as `o'clock`. It splits contractions (`is n't`, `dog 's`). Every ideograph
+      and every other visible character is a token.
     - `"whitespace"` is for text that is already tokenized.
     - `"characters"` makes every visible character a token.
 
@@ -134,12 +120,8 @@ class Tokenizer:
 
     Example:
 
-    ```python
-    from keras_sentmatch.text import Tokenizer
-
-    Tokenizer()("The dog doesn't run 1,000 m.")
-    # ["the", "dog", "does", "n't", "run", "1,000", "m", "."]
-    ```
+    >>> Tokenizer()("The dog doesn't run 1,000 m.")
+    ['the', 'dog', 'does', "n't", 'run', '1,000', 'm', '.']
     """
 
     def __init__(self, name: str = "words", lowercase: bool = True):
@@ -150,11 +132,14 @@ class Tokenizer:
 
     def __call__(self, text: str) -> list[str]:
         """Return the tokens of `text`."""
+        last = 0x7F
         if text.isascii():
             text = text.lower() if self.lowercase else text
         else:
             text = unicodedata.normalize("NFC", text).translate(clean_table(self.lowercase))
-        pattern = _compiled(self.name, text)
+            last = 0xFFFF if max(text, default="") <= "\uffff" else 0x3FFFF
+        # One language in three patterns: the fewer ranges, the faster Python's engine (ASCII: 5x).
+        pattern = _compile(self.name, last)
         if self.name != "words" or "'" not in text:
             return pattern.findall(text)
         text = pattern.sub(r" \g<0> ", text.translate(clean_table(self.lowercase)))
@@ -210,7 +195,7 @@ class Vocabulary:
         if words[:2] != [PAD, UNK] or words[-1]:
             raise InputError(
                 f"{path} is not a vocabulary: it begins with {words[:2]!r}. Expected the lines {PAD} "
-                f"and {UNK}, and a line feed alone after each line. Copy the file in binary mode."
+                f"and {UNK}, each with a line feed alone. Copy the file in binary mode."
             )
         try:
             return cls(words[2:-1])
@@ -228,15 +213,13 @@ def read_text(path: str | Path) -> str:
 
 def read_word_pairs(path: str | Path) -> list[tuple[str, str]]:
     """Read a file with two words per line, such as antonyms, in lower case."""
-    pairs: dict[tuple[str, str], None] = {}
+    pairs: dict[Any, None] = {}
     for number, line in enumerate(read_text(path).split("\n"), 1):
         words = unicodedata.normalize("NFC", line).lower().split()
-        if words and len(words) != 2:
-            raise InputError(
-                f"{path}:{number}: the line {line.strip()!r} has {len(words)} words. Expected two."
-            )
-        if words:
-            pairs[(words[0], words[1])] = None
+        if len(words) not in (0, 2):
+            wrong = f"the line {line.strip()!r} has {len(words)} words"
+            raise InputError(f"{path}:{number}: {wrong}. Expected two.")
+        pairs |= {tuple(words): None} if words else {}
     return list(pairs)
 
 

@@ -20,33 +20,22 @@ class BertText(dict[int, str]):
     White space of any kind becomes a space. Control, format and private characters are dropped, and so
     are accents and case if the backbone ignores them. KerasHub's tokenizers fold more: `"…"` into
     three dots, `"ß"` into `"ss"`, and a no-break space joins two words.
-
-    Example:
-
-    ```python
-    from keras_sentmatch.text.word_pieces import BertText
-
-    "Un\u00a0CAFÉ…".translate(BertText(True, True))  # "un cafe…"
-    ```
     """
 
     def __init__(self, lowercase: bool, strip_accents: bool):
         super().__init__()
-        self.lowercase = lowercase
-        self.strip_accents = strip_accents
+        self.lowercase, self.strip_accents = lowercase, strip_accents
 
     def __missing__(self, code: int) -> str:
-        self[code] = clean = self._clean(chr(code))
-        return clean
-
-    def _clean(self, char: str) -> str:
-        category = unicodedata.category(char)
+        char, category = chr(code), unicodedata.category(chr(code))
         if char in "\t\n\r" or category in ("Zs", "Zl", "Zp"):
-            return " "
-        if char == "\ufffd" or category in ("Cc", "Cf", "Co", "Cs") or ord(char) > LAST:
-            return ""
-        text = without_accents(char) if self.strip_accents else char
-        return text.lower() if self.lowercase else text
+            text = " "
+        elif char == "\ufffd" or category in ("Cc", "Cf", "Co", "Cs") or code > LAST:
+            text = ""
+        else:
+            text = without_accents(char) if self.strip_accents else char
+        self[code] = text = text.lower() if self.lowercase else text
+        return text
 
 
 # What KerasHub treats as punctuation in addition to Unicode's own, and as ideographs.
@@ -109,16 +98,12 @@ class BytePairs(Pieces):
         self.tokenizer = tokenizer
         vocabulary = dict(tokenizer.vocabulary)
         self.unknown = vocabulary.get("<unk>", -1)
-        merges = [
-            tuple(merge.split(" "))
-            for merge in tokenizer.merges
-            if not merge.startswith("#version:")
-        ]
+        lines = (line for line in tokenizer.merges if not line.startswith("#version:"))
+        merges = [tuple(line.split(" ")) for line in lines]
         unknown = "<unk>" if "<unk>" in vocabulary else None
         self.bpe = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, unk_token=unknown))
-        self.bpe.pre_tokenizer = pre_tokenizers.ByteLevel(
-            add_prefix_space=tokenizer.add_prefix_space
-        )
+        start = tokenizer.add_prefix_space
+        self.bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=start)
 
     def _ids(self, sentences: list[str]) -> Any:
         return [found.ids for found in self.bpe.encode_batch_fast(list(map(_encodable, sentences)))]
@@ -128,12 +113,9 @@ class BytePairs(Pieces):
 
     def readable(self, token: str) -> str:
         space = token[:1] == "Ġ"
-        codes = [byte_of().get(char) for char in token[space:]]
-        if None in codes:
-            return token
         try:
-            return "Ġ" * space + bytes(codes).decode("utf-8")  # type: ignore[arg-type]
-        except UnicodeDecodeError:  # the token is part of a character
+            return "Ġ" * space + bytes(byte_of()[char] for char in token[space:]).decode("utf-8")
+        except (KeyError, UnicodeDecodeError):  # the token is part of a character
             return token
 
 
@@ -178,9 +160,8 @@ def pieces_of(tokenizer: Any) -> Pieces:
             return BytePairs(tokenizer)
         return SentencePieces(tokenizer)
     except ImportError as error:
-        raise InputError(
-            f"This tokenizer needs {error.name}. Install it with {INSTALL}."
-        ) from error
+        why = f"This tokenizer needs {error.name}"
+        raise InputError(f"{why}. Install it with {INSTALL}.") from error
 
 
 def _encodable(text: str) -> str:

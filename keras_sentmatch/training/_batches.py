@@ -64,9 +64,7 @@ def fit_arguments(
     batches: Mapping[str, PairBatches], first_epoch: int = 0, validate: bool = True
 ) -> dict[str, Any]:
     """Return the data arguments of `fit`, from an epoch on."""
-    # A PyDataset needs no TensorFlow.
-    kind = "tf_data" if keras.config.backend() == "tensorflow" else "pydataset"
-    found = {"x": getattr(batches["train"], kind)(first_epoch), "shuffle": False}
+    found = {"x": batches["train"].pydataset(first_epoch), "shuffle": False}
     if validate:
-        found["validation_data"] = getattr(batches["validation"], kind)()
+        found["validation_data"] = batches["validation"].pydataset()
     return found

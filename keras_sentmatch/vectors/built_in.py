@@ -15,9 +15,8 @@ import numpy as np
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import inside, read_object
 from keras_sentmatch.vectors.extraction import extract_vectors
-from keras_sentmatch.vectors.files import read_vectors
+from keras_sentmatch.vectors.files import WordVectors, read_vectors
 from keras_sentmatch.vectors.word_lookup import SCALE, WordLookup, plain, read_lookup
-from keras_sentmatch.vectors.word_vectors import WordVectors
 
 log = logging.getLogger(__name__)
 
@@ -42,22 +41,9 @@ class WordTable(WordLookup):
     A word is looked up in lower case and without accents. A word outside the table gets the vector of
     the most frequent word at one edit's distance (Norvig's spelling corrector), or else the mean of
     its word pieces: three points of accuracy on pairs with many unseen words.
-
-    `words` (most frequent first) and `pieces` (without `##`) name the rows of `vectors` and
-    `piece_vectors`, int8 `[n, dim]`, which `scales` multiply. `digest` is that of the table's file.
     """
 
-    def __init__(
-        self,
-        words: Iterable[str],
-        vectors: np.ndarray,
-        pieces: Iterable[str],
-        piece_vectors: np.ndarray,
-        scales: Iterable[float],
-        digest: str = "",
-    ) -> None:
-        super().__init__(words, vectors, pieces, piece_vectors, scales)
-        self.digest = digest
+    digest = ""  # of the table's file
 
     def __len__(self) -> int:
         return len(self.words)
@@ -79,9 +65,7 @@ class WordTable(WordLookup):
         found = {word: self.lookup(word, correct=counts[word] < 2) for word in sorted(counts)}
         rows = {word: vector for word, (vector, _) in found.items() if vector is not None}
         kinds = Counter(kind for _, kind in found.values())
-        report = ", ".join(
-            f"{kinds[kind]:,} {text}" for kind, text in _KINDS.items() if kinds[kind]
-        )
+        report = ", ".join(f"{kinds[k]:,} {text}" for k, text in _KINDS.items() if kinds[k])
         more = [word for word in self.words if word not in rows]
         others = self.matrix()[[self.words[word] for word in more]]
         matrix = np.concatenate([np.reshape([*rows.values()], (-1, self.dim)), others])
@@ -104,8 +88,8 @@ class WordTable(WordLookup):
         if named == table.digest:
             return table
         log.warning(
-            f"{file.parent.parent} was trained with the word vectors of another version of "
-            "keras_sentmatch. Words outside its vocabulary stay unknown. Train it again to change that."
+            f"{file.parent.parent} was trained with the word vectors of another version. Words outside "
+            "its vocabulary stay unknown. Train it again to change that."
         )
         return None
 
@@ -120,8 +104,9 @@ def table_content() -> bytes:
 def load_word_table() -> WordTable:
     """Return the built-in table, which is read once."""
     content = table_content()
-    digest = hashlib.sha256(content).hexdigest()[:16]
-    return WordTable(**read_lookup(io.BytesIO(content)), digest=digest)
+    table = WordTable(**read_lookup(io.BytesIO(content)))
+    table.digest = hashlib.sha256(content).hexdigest()[:16]
+    return table
 
 
 @cache
@@ -175,19 +160,16 @@ def load_vectors(
         return None
     if spec == "auto" and (share := english_share(words)) < ENGLISH:
         log.warning(
-            f"The built-in English word vectors know {share:.0%} of the running words. That is too "
-            "few, so random vectors are trained. Give a file (--vectors FILE) or a backbone "
-            "(--vectors encoder:NAME) for better ones."
+            f"The built-in English word vectors know {share:.0%} of the running words, which is too few. "
+            "Random vectors are trained. Give better ones by --vectors FILE or --vectors encoder:NAME."
         )
         return None
     if spec in ("auto", "table"):
         return load_word_table().word_vectors(words)
     vectors = read_vectors(spec, words, progress=progress)
     if dim is not None and vectors.dim != dim:
-        raise InputError(
-            f"The vectors of {spec} have the dimension {vectors.dim}, but {dim} is wanted. Set "
-            f"dim={vectors.dim} or give another file."
-        )
+        wrong = f"The vectors of {spec} have the dimension {vectors.dim}, but {dim} is wanted"
+        raise InputError(f"{wrong}. Set dim={vectors.dim} or give another file.")
     return vectors
 
 

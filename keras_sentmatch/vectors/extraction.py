@@ -8,16 +8,9 @@ import numpy as np
 
 from keras_sentmatch.display.progress import progress_bar
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.text.backbones import (
-    backbone_name,
-    block_options,
-    blocks_of,
-    embed,
-    load_backbone,
-    load_tokenizer,
-)
+from keras_sentmatch.text import backbones
 from keras_sentmatch.text.word_pieces import pieces_of
-from keras_sentmatch.vectors.word_vectors import WordVectors
+from keras_sentmatch.vectors.files import WordVectors
 
 _SCALE = 5.0  # length of each vector
 _PART = 8192  # rows that are projected at once, so that no wide copy of all is made
@@ -46,34 +39,27 @@ def extract_vectors(
     """
     if dim < 1:
         raise InputError(f"dim={dim} must be at least 1.")
-    name, wanted = backbone_name(preset_or_folder), sorted(set(words))
+    name, wanted = backbones.backbone_name(preset_or_folder), sorted(set(words))
     rows, states = backbone_means(name, wanted, progress=progress)
     known = [word for word, row in zip(wanted, rows) if row >= 0]
     if len(known) < 2:
-        raise InputError(
-            f"The tokenizer of {name} knows {len(known)} of the {len(wanted)} words. Extraction needs "
-            "at least two. Give more words, or another backbone."
-        )
+        found = f"The tokenizer of {name} knows {len(known)} of the {len(wanted)} words"
+        raise InputError(f"{found}. At least two are needed. Give more words, or another backbone.")
     states = states[[row for row in rows if row >= 0]]
     mean, axes, share = principal_axes(states, dim)
     matrix = np.zeros((len(states), dim), np.float32)
-    for part in _parts(states):
-        projected = (states[part] - mean.astype(float)) @ axes
+    for start in range(0, len(states), _PART):
+        projected = (states[start : start + _PART] - mean.astype(float)) @ axes
         norm = np.linalg.norm(projected, axis=1, keepdims=True)
         np.divide(_SCALE * projected, norm, where=norm > 0, out=projected)
-        matrix[part, : axes.shape[1]] = projected
-    rank = axes.shape[1]
+        matrix[start : start + _PART, : axes.shape[1]] = projected
+    rank, unknown = axes.shape[1], len(wanted) - len(known)
     report = f"{len(known)} words extracted, {rank} of {len(axes)} dimensions keep "
     report += f"{share:.1%} of the variance"
     report += f", the last {dim - rank} of {dim} columns are zero" if rank < dim else ""
-    unknown = len(wanted) - len(known)
     report += f", {unknown} words unknown to the backbone left out" if unknown else ""
     places = {word: i for i, word in enumerate(known)}
     return WordVectors(places, matrix, f"encoder:{name}", report)
-
-
-def _parts(states: np.ndarray) -> list[slice]:
-    return [slice(i, i + _PART) for i in range(0, len(states), _PART)]
 
 
 def principal_axes(states: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray, float]:
@@ -82,14 +68,11 @@ def principal_axes(states: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray
     The rank is at most `dim`. The largest loading of each axis is positive, so that vectors do not
     depend on the backend.
     """
-    parts = _parts(states)
-    weight = np.full(len(states), 1 / len(states))
-    mean = np.zeros(states.shape[1])
-    mean = sum((weight[part] @ states[part].astype(float) for part in parts), mean)
+    mean = states.mean(axis=0, dtype=float)
     covariance = np.zeros((len(mean), len(mean)))
-    for part in parts:
-        x = states[part] - mean
-        covariance += (x * weight[part, None]).T @ x
+    for start in range(0, len(states), _PART):
+        x = states[start : start + _PART] - mean
+        covariance += x.T @ x / len(states)
     variance, axes = np.linalg.eigh(covariance)
     variance, axes = variance[::-1], axes[:, ::-1]
     rank = min(dim, int(np.count_nonzero(variance > 1e-10 * variance[0])))
@@ -115,8 +98,8 @@ def backbone_means(
         The row of each text, -1 if the tokenizer does not know it at all; and the means, float32
         `[rows, width]`. Texts with the same pieces share a row.
     """
-    tokenizer = load_tokenizer(preset_or_folder)
-    reader = _last_layer(load_backbone(preset_or_folder, "float32"))
+    tokenizer = backbones.load_tokenizer(preset_or_folder)
+    reader = _last_layer(backbones.load_backbone(preset_or_folder, "float32"))
     cut = pieces_of(tokenizer)
     index: dict[tuple[int, ...], int] = {}
     rows = []
@@ -132,9 +115,9 @@ def _last_layer(backbone: Any) -> Any:
     import keras
 
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in backbone.input}
-    state = embed(backbone, inputs)
-    options = block_options(backbone, state)
-    for block in blocks_of(backbone):
+    state = backbones.embed(backbone, inputs)
+    options = backbones.block_options(backbone, state)
+    for block in backbones.blocks_of(backbone):
         state = block(state, padding_mask=inputs["padding_mask"], **options)
     reader = keras.Model(inputs, state)
     if keras.config.backend() == "tensorflow":

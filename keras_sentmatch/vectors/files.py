@@ -1,4 +1,4 @@
-"""Read files of word vectors (GloVe, fastText, word2vec's text format) in one streaming pass."""
+"""Word vectors, and files of them (GloVe, fastText, word2vec's text format), read in one pass."""
 
 import difflib
 import gzip
@@ -8,7 +8,7 @@ import re
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ import numpy as np
 from keras_sentmatch.display.progress import progress_bar
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import compressed_room, expansion_error, limit, raise_limit_hint
-from keras_sentmatch.vectors.word_vectors import WordVectors, case_forms
 
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")
 _BINARY = (
@@ -26,6 +25,104 @@ _BINARY = (
 )
 
 Line = tuple[str, bytes]  # where it is, what it holds
+
+
+class WordVectors:
+    """Words and their vectors.
+
+    A word is looked up as spelled, then in lower case, Capitalized and in UPPER case, so that a
+    lower-case vocabulary finds `Paris` and `USA` in a cased file.
+
+    Args:
+        words: Mapping from words to rows of `matrix`.
+        matrix: Float array `[n, d]`.
+        source: Where the vectors come from.
+        report: One line of counts.
+        built_in: Whether they are the built-in table's.
+
+    Raises:
+        InputError: If `matrix` does not have one row per word.
+
+    Example:
+
+    >>> vectors = WordVectors({"cat": 0, "Paris": 1}, [[1.0, 2.0], [3.0, 4.0]])
+    >>> vectors["paris"].tolist(), "dog" in vectors
+    ([3.0, 4.0], False)
+    """
+
+    def __init__(
+        self,
+        words: dict[str, int],
+        matrix: np.ndarray,
+        source: str = "",
+        report: str = "",
+        built_in: bool = False,
+    ) -> None:
+        matrix = np.asarray(matrix, np.float32)
+        if matrix.ndim != 2 or len(matrix) != len(words):
+            raise InputError(
+                f"The matrix has the shape {matrix.shape}, but there are {len(words)} words. Give one "
+                "row per word."
+            )
+        self.words, self.matrix = words, matrix
+        self.source, self.report, self.built_in = source, report, built_in
+
+    @property
+    def dim(self) -> int:
+        return int(self.matrix.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: str) -> bool:
+        return any(form in self.words for form in _case_forms(word))
+
+    def __getitem__(self, word: str) -> np.ndarray:
+        for form in _case_forms(word):
+            if form in self.words:
+                vector: np.ndarray = self.matrix[self.words[form]]
+                return vector
+        raise KeyError(word)
+
+    def __repr__(self) -> str:
+        return f"WordVectors({len(self)} words × {self.dim}, source={self.source!r})"
+
+    def matrix_for(self, vocabulary: Any, seed: int) -> np.ndarray:
+        """Make the embedding matrix of a vocabulary.
+
+        Args:
+            vocabulary: Object with a list `words`: padding at index 0, the unknown word at 1.
+            seed: Seed of U(-0.05, 0.05), from which words without a vector get one.
+
+        Returns:
+            float32 `[len(vocabulary.words), dim]`. Row 0 is zero.
+        """
+        words = vocabulary.words
+        rng = np.random.default_rng(seed)
+        matrix = np.empty((len(words), self.dim), np.float32)
+        for part in np.array_split(matrix, len(words) // 4096 + 1):  # no float64 copy of all
+            part[:] = rng.uniform(-0.05, 0.05, part.shape)
+        matrix[:1] = 0
+        for index, word in enumerate(words[2:], 2):
+            if word in self:
+                matrix[index] = self[word]
+        return matrix
+
+    def coverage(self, counts: Mapping[str, int]) -> str:
+        """Say in one line how many of the counted words, and of their occurrences, have a vector."""
+        total, found = sum(counts.values()), [word for word in counts if word in self]
+        if not total:
+            return "vectors for 0 words"
+        hits = sum(counts[word] for word in found)
+        return (
+            f"vectors for {len(found) / len(counts):.1%} of {len(counts)} words, "
+            f"{hits / total:.1%} of {total} tokens"
+        )
+
+
+def _case_forms(word: str) -> list[str]:
+    """Return the spellings under which a word is looked up, best first."""
+    return list(dict.fromkeys((word, word.lower(), word.capitalize(), word.upper())))
 
 
 def read_vectors(path: str | Path, words: Collection[str], *, progress: bool = True) -> WordVectors:
@@ -48,17 +145,25 @@ def read_vectors(path: str | Path, words: Collection[str], *, progress: bool = T
             values, or a value is not a finite number. The message names the file and the line.
     """
     file, wanted = Path(path).expanduser(), sorted(set(words))
+    if file.is_dir():
+        raise InputError(
+            f"{file} is a folder. Give a vector file, or the backbone in it as encoder:{file}."
+        )
     if not file.is_file():
-        raise InputError(_missing(file))
+        names = os.listdir(file.parent) if file.parent.is_dir() else []
+        near = difflib.get_close_matches(file.name, names, 3)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "Check the path."
+        raise InputError(
+            f"There is no file {file}. {hint} Expected a file of vectors, encoder:NAME, table, auto or "
+            "none."
+        )
     lines = _lines(file, progress)
     where, first = next(lines, ("", b""))
     if not first:
         raise InputError(f"{file} is empty. Expected lines of 'word v1 v2 … vD'.")
     fields = first.removeprefix(b"\xef\xbb\xbf").split()
-    if header := _declared(fields, file):
-        declared, dim = header
-    else:
-        declared, dim = None, sum(1 for _ in itertools.takewhile(_is_number, reversed(fields[1:])))
+    declared, dim = _declared(fields, file)
+    if declared is None:
         lines = itertools.chain([(where, b" ".join(fields))], lines)
     if dim < 1:
         raise InputError(
@@ -66,40 +171,30 @@ def read_vectors(path: str | Path, words: Collection[str], *, progress: bool = T
             f"'N D'. {_BINARY if _CONTROL.search(first) else 'Correct the line.'}"
         )
     found, rows, seen = _kept(lines, dim, wanted)
-    if declared not in (None, seen["entries"]):
-        _warn(file, f"the header says {declared} words, the file has {seen['entries']}")
-    if seen["not UTF-8"]:
-        _warn(file, f"{seen['not UTF-8']} words are not UTF-8 and were left out")
-    if wanted and not found:
-        _warn(file, f"it has none of the {len(wanted)} words of the data")
-    report = f"{len(found)} of {len(wanted)} words found in {seen['entries']} entries"
+    entries = seen["entries"]
+    for text, wrong in (
+        (
+            f"the header says {declared} words, the file has {entries}",
+            declared not in (None, entries),
+        ),
+        (f"{seen['not UTF-8']} words are not UTF-8 and were left out", seen["not UTF-8"]),
+        (f"it has none of the {len(wanted)} words of the data", wanted and not found),
+    ):
+        if wrong:
+            warnings.warn(f"{file}: {text}.", stacklevel=2)
+    report = f"{len(found)} of {len(wanted)} words found in {entries} entries"
     for reason in ("by another case", "duplicates dropped", "not UTF-8"):
         report += f", {seen[reason]} {reason}" if seen[reason] else ""
     return WordVectors(found, np.reshape(rows, (-1, dim)), str(file), report)
 
 
-def _missing(file: Path) -> str:
-    if file.is_dir():
-        return f"{file} is a folder. Give a vector file, or the backbone in it as encoder:{file}."
-    names = os.listdir(file.parent) if file.parent.is_dir() else []
-    near = difflib.get_close_matches(file.name, names, 3)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "Check the path."
-    return f"There is no file {file}. {hint} Expected a file of vectors, encoder:NAME, table, auto or none."
-
-
-def _warn(file: Path, text: str) -> None:
-    warnings.warn(f"{file}: {text}.", stacklevel=3)
-
-
 def _lines(file: Path, progress: bool) -> Iterator[Line]:
     """Yield the lines that are not blank; broken compression raises `InputError`."""
-    number, most = 0, limit("LINE_BYTES")
+    number, most, size = 0, limit("LINE_BYTES"), file.stat().st_size
     try:
         with (
             open(file, "rb") as raw,
-            progress_bar(
-                f"Reading {file.name}", file.stat().st_size, progress, in_bytes=True
-            ) as update,
+            progress_bar(f"Reading {file.name}", size, progress, in_bytes=True) as update,
         ):
             packed = raw.peek(2)[:2] == b"\x1f\x8b"
             stream: Any = gzip.GzipFile(fileobj=raw) if packed else raw
@@ -130,7 +225,7 @@ def _kept(
     """Return the rows of the words, in the order in which they occur, and counts."""
     forms: dict[bytes, list[tuple[str, int]]] = {}  # spelling -> the words it is for, how well
     for word in wanted:
-        for rank, form in enumerate(case_forms(word)):
+        for rank, form in enumerate(_case_forms(word)):
             forms.setdefault(form.encode("utf-8", "surrogatepass"), []).append((word, rank))
     words: dict[str, int] = {}
     rows: list[np.ndarray] = []
@@ -144,10 +239,7 @@ def _kept(
             spelling, values = _uneven(line, dim, where, torn=raw[-1:] != b"\n")
         targets = forms.get(spelling, ())
         if not targets and not spelling.isascii():
-            try:
-                spelling.decode()
-            except UnicodeDecodeError:
-                seen["not UTF-8"] += 1
+            seen["not UTF-8"] += spelling.decode("utf-8", "ignore").encode() != spelling
         for word, rank in targets:
             if rank >= ranks.get(word, rank + 1):
                 seen["duplicates dropped"] += rank == ranks[word]
@@ -167,10 +259,10 @@ def _is_number(field: bytes) -> bool:
     return True
 
 
-def _declared(fields: list[bytes], file: Path) -> tuple[int, int] | None:
-    """Return N and D if the first line is `N D`, otherwise None."""
+def _declared(fields: list[bytes], file: Path) -> tuple[int | None, int]:
+    """Return N and D if the first line is `N D`, otherwise None and the number of its values."""
     if len(fields) != 2 or not all(field.isdigit() for field in fields):
-        return None
+        return None, sum(1 for _ in itertools.takewhile(_is_number, reversed(fields[1:])))
     most = limit("VECTOR_DIM")
     if max(map(len, fields)) > 18 or int(fields[1]) > most:
         raise InputError(
@@ -203,8 +295,6 @@ def _parsed(values: bytes, dim: int, where: str) -> np.ndarray:
     except ValueError as error:
         raise InputError(f"{where}: {error}. Expected {dim} numbers after the word.") from error
     if not np.isfinite(row).all():
-        raise InputError(
-            f"{where}: {row[~np.isfinite(row)][0]} is not a finite float32 number. Correct or delete "
-            "this line."
-        )
+        wrong = f"{row[~np.isfinite(row)][0]} is not a finite float32 number"
+        raise InputError(f"{where}: {wrong}. Correct or delete this line.")
     return row

@@ -221,7 +221,7 @@ def test_files_that_cannot_be_predicted(folder, tmp_path, capsys):
         (["header.tsv"], "header.tsv has no rows. Expected at least one pair"),
         (["bad.tsv", "--on-error", "skip"], "bad.tsv has no usable row ("),
         (["folder"], "folder is a folder. Give a file of pairs."),
-        (["-", "--format", "frame"], "Standard input is read as text. Give a Parquet"),
+        (["-", "--format", "frame"], "Standard input is read as text"),
         ([data, "--json"], "ends in .tsv, .csv, .jsonl, and no --json"),
     ):
         file = wrong[0] if wrong[0] == "-" else tmp_path / wrong[0]

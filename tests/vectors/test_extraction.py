@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.vectors import extraction as module
+from keras_sentmatch.text import backbones
 from keras_sentmatch.vectors import load_vectors
 from keras_sentmatch.vectors.extraction import backbone_means, extract_vectors, principal_axes
 from tests.toys.bert import tiny_bert
@@ -33,7 +33,7 @@ def test_batches_do_not_matter(backbone):
 
 def means_by_hand(folder):
     """One word at a time through the backbone's own layers."""
-    tokenizer, backbone = module.load_tokenizer(folder), module.load_backbone(folder)
+    tokenizer, backbone = backbones.load_tokenizer(folder), backbones.load_backbone(folder)
     rows = []
     for word in WORDS:
         pieces = list(tokenizer([word.replace("é", "e")])[0])
