@@ -144,7 +144,7 @@ def test_parallel_files(tmp_path):
     write(tmp_path / "labels.dev", "neutral\ncontradiction\n")
     assert rows(load_pairs(tmp_path)["validation"]) == [("a", "b", 1), ("c", "", 2)]
     write(tmp_path / "labels.dev", "neutral\n")
-    with pytest.raises(InputError, match="s1.dev 2, s2.dev 2, labels.dev 1"):
+    with pytest.raises(InputError, match=r"lines .\[2, 2, 1\]"):
         read_pairs(tmp_path / "s1.dev")
 
 
@@ -187,9 +187,7 @@ def test_own_files(name, text, tmp_path):
 def test_own_columns_named_or_numbered(tmp_path):
     text = "left\tright\tkind\tq\tid\na\tb\tyes\t7\tx\nc\td\tno\t7\ty\n"
     path = write(tmp_path / "x.tsv", text)
-    data = read_pairs(
-        path, sentence1="left", sentence2="right", label="kind", group="q", task="ranking"
-    )
+    data = read_pairs(path, sentence1="left", sentence2="right", label="kind", group="q")
     assert rows(data) == [("a", "b", 1), ("c", "d", 0)] and data.label_names == ("no", "yes")
     assert data.groups == ("7", "7") and data.task == "ranking" and data.ids == ("x", "y")
     path = write(tmp_path / "bare.tsv", "1\ta\tb\n0\tc\td\n")
@@ -230,6 +228,11 @@ def test_label_names_are_found(tmp_path):
     assert names("yes", "1", label_names={"1": "no", "2": "yes"}) == (("no", "yes"), [1, 0])
     assert names("y", "N", label_names={"n": "no", "y": "yes", "maybe": "no"})[1] == [1, 0]
     assert names("Y", "n", label_names=["N", "y"]) == (("N", "y"), [1, 0])
+    for first in (  # of two labels the one that denies comes first
+        "not_duplicate duplicate", "not_an_answer answer", "irrelevant relevant", "wrong right",
+        "nonmatch match", "apple pear", "normal nova", "a b not_a",
+    ):  # fmt: skip
+        assert names(*reversed(first.split()))[0] == tuple(first.split())
     for labels, given, message in (
         (("1", "0"), {"1": "no", "2": "yes"}, "'0' is not one of no, yes"),
         (("1", "0"), ["1", "2"], "'0' is not one of 1, 2"),
@@ -237,24 +240,6 @@ def test_label_names_are_found(tmp_path):
     ):
         with pytest.raises(InputError, match=message):
             names(*labels, label_names=given)
-
-
-@pytest.mark.parametrize(
-    "labels, want",
-    [
-        ("duplicate not_duplicate", "not_duplicate duplicate"),
-        ("answer not_an_answer", "not_an_answer answer"),
-        ("relevant irrelevant", "irrelevant relevant"),
-        ("wrong right", "wrong right"),
-        ("match nonmatch", "nonmatch match"),
-        ("apple pear", "apple pear"),
-        ("normal nova", "normal nova"),
-        ("a b not_a", "a b not_a"),
-    ],
-)
-def test_of_two_labels_the_one_that_denies_comes_first(labels, want, tmp_path):
-    text = "s1\ts2\tlabel\n" + "".join(f"a\tb\t{label}\n" for label in labels.split())
-    assert read_pairs(write(tmp_path / "x.tsv", text)).label_names == tuple(want.split())
 
 
 def test_scores_are_not_labels(tmp_path, caplog):
@@ -372,23 +357,12 @@ def test_bad_files(name, text, kwargs, message, tmp_path):
         read_pairs(path, **kwargs)
 
 
-def test_messages_stay_short_whatever_a_file_holds(tmp_path):
-    for text in (
-        "\t".join(f"column{i}" for i in range(100_000)),
-        TSV + f"a\tb\t{'x' * 1_000_000}\n",
-    ):
-        path = write(tmp_path / "x.tsv", text)
-        with pytest.raises(InputError) as error:
-            read_pairs(path, label_names=NLI)
-        assert len(str(error.value)) < 4000
-
-
 def test_missing_paths_and_what_cannot_be_loaded(tmp_path):
     write(tmp_path / "train.tsv", TSV)
     write(tmp_path / "empty" / "notes.md", "x")
     bare = write(tmp_path / "bare.tsv", "sentence1\tsentence2\n" + "a\tb\n" * 30)
     odd = write(tmp_path / "odd.tsv", "text_1\ttext_2\tmatch\n" + "a\tb\tyes\n" * 30)
-    assert read_pairs(bare).labels is None
+    assert read_pairs(bare).labels is None and len(str(InputError("x" * 9000))) < 4000
     for refused, message in (
         (lambda: read_pairs(tmp_path / "trian.tsv"), r"trian\.tsv. Did you mean train"),
         (lambda: read_pairs(tmp_path), "is a folder"),
@@ -472,61 +446,40 @@ def test_embedded_pairs():
     assert parts["test"].fingerprint().startswith("32361433ff29")
 
 
-def test_tensorflow_datasets(tmp_path, monkeypatch):
+def test_tensorflow_datasets(monkeypatch):
     tfds = pytest.importorskip("tensorflow_datasets")
-    pytest.importorskip("importlib_resources")  # tfds 4.9 needs it and does not ask for it
+    parts = {"train": [1, -1, 0], "validation_matched": [0], "test": [-1, -1]}
+    label = types.SimpleNamespace(names=["not_equivalent", "equivalent"])
 
-    class TinyPairs(tfds.core.GeneratorBasedBuilder):
-        """Three parts; a row without gold label; an unlabeled test."""
+    def as_dataset(split):
+        facts = {"sentence1": "é".encode(), "sentence2": b"", "marks": np.array([1, 2])}
+        return [{"label": np.int64(label), **facts} for label in parts[split]]
 
-        VERSION = tfds.core.Version("1.0.0")
+    def builder(error=None):
+        found = types.SimpleNamespace(as_dataset=as_dataset, download_and_prepare=lambda: None)
+        found.info = types.SimpleNamespace(features={"label": label}, splits=parts)
+        if error:
+            found.download_and_prepare = lambda: (_ for _ in ()).throw(error)
+        monkeypatch.setattr(tfds, "builder", lambda name: found)
 
-        def _info(self):
-            label = tfds.features.ClassLabel(names=["not_equivalent", "equivalent"])
-            text = tfds.features.Text()
-            features = {"idx": np.int32, "sentence1": text, "sentence2": text, "label": label}
-            features["marks"] = tfds.features.Tensor(shape=(2,), dtype=np.int32)
-            return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
-
-        def _split_generators(self, dl_manager):
-            parts = {"train": [1, -1, 0], "validation_matched": [0], "test": [-1, -1]}
-            return {part: self._generate_examples(labels) for part, labels in parts.items()}
-
-        def _generate_examples(self, labels):
-            for i, label in enumerate(labels):
-                row = {"idx": i, "sentence1": f"é{i}", "sentence2": "", "label": label}
-                yield i, row | {"marks": [1, 2]}
-
-    builder = TinyPairs(data_dir=tmp_path)
-    monkeypatch.setattr(tfds, "builder", lambda name: builder)
-    parts = load_pairs("tfds:tiny/pairs")
-    assert list(parts) == ["train", "validation", "test"]
-    assert sorted(rows(parts["train"])) == [("é0", "", 1), ("é2", "", 0)]
-    assert parts["train"].label_names == ("not_equivalent", "equivalent")
-    assert parts["train"].report.skipped == {"no gold label ('-1')": 1}
-    assert len(parts["test"]) == 2 and parts["test"].labels is None
-    assert parts["test"].name == "tiny/pairs" and parts["test"].split == "test"
-
-
-@pytest.mark.parametrize(
-    "error, message",
-    [
-        (ImportError(name="mwparser"), "pip install mwparser"),
-        (OSError("no route"), r"cannot be loaded \(no route\). Check the name, the network"),
-    ],
-)
-def test_a_tensorflow_dataset_that_cannot_be_had(monkeypatch, error, message):
-    tfds = pytest.importorskip("tensorflow_datasets")
     with pytest.raises(InputError, match="tfds:no_such_dataset_here cannot be loaded"):
         load_pairs("tfds:no_such_dataset_here")
-
-    def download_and_prepare():
-        raise error
-
-    builder = types.SimpleNamespace(download_and_prepare=download_and_prepare)
-    monkeypatch.setattr(tfds, "builder", lambda name: builder)
-    with pytest.raises(InputError, match=f"^tfds:tiny.*{message}"):
-        load_pairs("tfds:tiny")
+    monkeypatch.setattr(tfds, "as_numpy", lambda rows: rows)
+    builder()
+    found = load_pairs("tfds:tiny/pairs")
+    assert list(found) == ["train", "validation", "test"]
+    assert rows(found["train"]) == [("é", "", 1), ("é", "", 0)]
+    assert found["train"].label_names == ("not_equivalent", "equivalent")
+    assert found["train"].report.skipped == {"no gold label ('-1')": 1}
+    assert len(found["test"]) == 2 and found["test"].labels is None
+    assert found["test"].name == "tiny/pairs" and found["test"].split == "test"
+    for error, message in (
+        (ImportError(name="mwparser"), "pip install mwparser"),
+        (OSError("no route"), r"cannot be loaded \(no route\). Check the name, the network"),
+    ):
+        builder(error)
+        with pytest.raises(InputError, match=f"^tfds:tiny.*{message}"):
+            load_pairs("tfds:tiny")
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     with pytest.raises(InputError, match=r"pip install .keras-sentmatch\[datasets\]"):
         load_pairs("tfds:tiny")

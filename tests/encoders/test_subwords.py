@@ -172,23 +172,13 @@ def test_folders_that_do_not_load(tmp_path):
 def test_errors(monkeypatch, tmp_path):
     encoder = bert()
     for refused, message in (
-        (lambda: encoder.encode("a", ["a"]), "single string"),
-        (lambda: encoder.encode(["a"], ["a", "a"]), "columns of equal length"),
-        (lambda: encoder.encode(["a"], [None]), r"sentence2\[0\] is None"),
         (lambda: encoder.encode(["a"], ["a"], tags=(["D"], ["D"])), "Omit the tags"),
-        (
-            lambda: encoder.encode(["a"], ["a"], length=4),
-            "length=4 is too short. A pair needs at least 5",
-        ),
+        (lambda: encoder.encode(["a"], ["a"], length=4), "length=4 is too short. .* at least 5"),
         (lambda: encoder.encode_pairs(["a"], None), "Give sentence2 as well"),
         (encoder.tf_tables, "cannot be made in a TensorFlow graph"),
         (lambda: bert(max_length=4), "max_length=4 is too short"),
         (lambda: roberta(max_length=5), "needs at least 6: 4 special tokens"),
         (lambda: SubwordPairEncoder(str.split), "Expected a KerasHub tokenizer"),
-        (
-            lambda: SubwordPairEncoder(hub.tokenizers.ByteTokenizer()),
-            "is a ByteTokenizer. Expected",
-        ),
         (lambda: bert_that_gives(sequence_length=5), "sequence_length=5. Make it with .*=None"),
         (lambda: bert_that_gives(split=False), "split=False. Make it with split=True"),
         (lambda: bert_that_gives(dtype="string"), "dtype='string'. Make it with dtype='int32'"),

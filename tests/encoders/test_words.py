@@ -104,10 +104,8 @@ def test_lengths():
 
 def test_truncation_is_counted_and_said_once():
     encoder = small(max_length=2)
-    with pytest.warns(
-        UserWarning,
-        match=r"1 of 4 sentences \(25.0%\) were truncated, because they had more than 2 tokens",
-    ):
+    said = r"1 of 4 sentences \(25.0%\) were truncated, because they had more than 2 tokens"
+    with pytest.warns(UserWarning, match=said):
         encoder.encode(["a dog runs gnu", "gnu"], ["a", ""])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -142,10 +140,8 @@ def test_graph_equals_python_on_every_code_point(tokenizer):
     rule = small(tokenizer=tokenizer).tokenizer
     step = 64  # neighbors share a sentence, with what could join or part them
     codes = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000 and (c < 0x3000 or c % 7 == 0)]
-    texts = [
-        " ".join(f"{chr(c)}a{chr(c)}'s" for c in codes[i : i + step])
-        for i in range(0, len(codes), step)
-    ]
+    parts = (codes[i : i + step] for i in range(0, len(codes), step))
+    texts = [" ".join(f"{chr(c)}a{chr(c)}'s" for c in part) for part in parts]
     got = tf_tokenize(rule, tf.constant(texts)).to_list()
     for text, tokens in zip(texts, got):
         assert [token.decode() for token in tokens] == rule(text)
@@ -174,9 +170,7 @@ def test_tags():
     data = PairDataset(["a dog", "a"], ["dog", ""], columns=columns)
     encoder = PairEncoder.fit(data, features=("word", "pos"), tokenizer="whitespace")
     assert encoder.tags.words[2:] == ["DT", "NN", "X"]
-    got = encoder.encode(
-        data.sentence1, data.sentence2, tags=(columns["tags_1"], columns["tags_2"])
-    )
+    got = encoder.encode(data.sentence1, data.sentence2, tags=tuple(columns.values()))
     assert got["pos_1"].tolist() == [[2, 3], [4, 0]]
     assert got["pos_2"].tolist() == [[3, 0], [0, 0]]
     with pytest.raises(InputError, match="needs a tag for every token"):
