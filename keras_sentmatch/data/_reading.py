@@ -131,10 +131,8 @@ class Reading:
 
         def only(name: str) -> str:
             if len(spelled[name]) > 1:
-                raise InputError(
-                    f"{self.path} has the columns {' and '.join(spelled[name])}, which differ in case "
-                    "only. Rename one of them."
-                )
+                same = " and ".join(spelled[name])
+                raise InputError(f"{self.path} has {same}, which differ in case only. Rename one.")
             return spelled[name][0]
 
         guess = _guess(found, first)
@@ -145,9 +143,8 @@ class Reading:
                 self.names[role] = asked if asked in found else only(asked.lower())
             elif given is not None or (asked and role.startswith("sentence")):
                 hint = "" if self.numbered else f" Perhaps {guess}."
-                raise InputError(
-                    f"{self.path} has no column {asked!r}. Its columns are {', '.join(found)}.{hint}"
-                )
+                wrong = f"{self.path} has no column {asked!r}"
+                raise InputError(f"{wrong}. Its columns are {', '.join(found)}.{hint}")
         for one, two in formats.SENTENCES:
             if one in spelled and two in spelled and "sentence1" not in self.names:
                 self.names |= {"sentence1": only(one), "sentence2": only(two)}
@@ -168,9 +165,7 @@ class Reading:
         label = self.names.get("label")
         self.report.guess = "" if label else guess
         if label and [*self.names.values()].count(label) > 1:
-            raise InputError(
-                f"The column {label!r} of {self.path} is named twice. Name another column of labels."
-            )
+            raise InputError(f"{self.path}: the column {label!r} is named twice. Name another.")
 
     def _usable(self, where: str, row: dict[str, Any]) -> KeptRow | BadRow:
         names, sentences = self.names, []
@@ -254,10 +249,8 @@ def numbered_labels(
     if task != "regression" and not names:
         names = _found_names(reading, {value: counts[value] for value in counts.keys() - unlabeled})
         if not names and task is not None:
-            raise InputError(
-                f"{reading.path} has fractions in its label column, but {task} needs classes. Name "
-                "another column, or leave out task=…."
-            )
+            wrong = f"has fractions in its label column, but {task} needs classes"
+            raise InputError(f"{reading.path} {wrong}. Name another column, or leave out task=….")
         task = task if names else "regression"
     index = label_index(names, reading.columns.label_names)
     kept, labels = [], list[float]()
@@ -281,10 +274,8 @@ def numbered_labels(
             labels.append(label)
             kept.append(row)
     if not kept:
-        raise InputError(
-            f"{reading.path} has no usable label ({reading.report}). Correct the labels, or name "
-            "another column."
-        )
+        wrong = f"{reading.path} has no usable label ({reading.report})"
+        raise InputError(f"{wrong}. Correct the labels, or name another column.")
     return kept, labels, names, task
 
 
@@ -297,10 +288,8 @@ def label_index(
     for label, name in [*meant, *zip(names, names)]:
         number = names.index(name)
         if index.setdefault(folded(str(label)), number) != number:
-            raise InputError(
-                f"{label!r} is the spelling of two labels, because case and the form of numbers do not "
-                "count. Give each label another name."
-            )
+            why = f"{label!r} is the spelling of two labels, because case does not count"
+            raise InputError(f"{why}. Give each label another name.")
     if not meant and not any(_finite(name) is not None for name in names):
         index |= {str(i): i for i in range(len(names))}
     return index
@@ -336,10 +325,8 @@ def _found_names(reading: Reading, counts: Mapping[str, int]) -> tuple[str, ...]
             other = wording(
                 "label=…, or pass label_names=…", "--columns, or all labels with --labels"
             )
-            raise InputError(
-                f"The label column has {len(names)} different texts, such as {names[0]!r}, which is "
-                f"too many for classes. Name another with {other}."
-            )
+            wrong = f"{len(names)} different texts, such as {names[0]!r}, which is too many"
+            raise InputError(f"The label column has {wrong}. Name another with {other}.")
         if len(names) == 2 and (_denies(names[1], names[0]) or positive_class(names) == 0):
             names.reverse()
     for key in sorted(known):
@@ -387,15 +374,11 @@ def without_header(reading: Reading, rows: list[KeptRow], names: Sequence[str]) 
         clear = clear or (len(others) > 1 and min(others.values()) > 1)
         header |= bool(others and clear)
         if others and not header:
-            log.warning(
-                f"{reading.path}: only row 1 has the label {first.label!r}. If it is a header, name the "
-                "columns instead of numbering them."
-            )
+            said = f"only row 1 has the label {first.label!r}. If it is a header,"
+            log.warning(f"{reading.path}: {said} name the columns instead of numbering them.")
     if header:
-        log.warning(
-            f"{reading.path}: row 1 ({first.sentence1}, {first.sentence2}) is read as a header. Name "
-            "the columns instead of numbering them."
-        )
+        said = f"row 1 ({first.sentence1}, {first.sentence2}) is read as a header."
+        log.warning(f"{reading.path}: {said} Name the columns instead of numbering them.")
         reading.report.skip("header")
         reading.report.kept = max(0, reading.report.kept - 1)
     return rows[header:]

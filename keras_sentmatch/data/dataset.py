@@ -46,7 +46,7 @@ def as_text(value: Any) -> str:
 def numbered(values: Sequence[str]) -> np.ndarray:
     """Number each value in the sorted order of the distinct values, as `np.unique` does.
 
-    NumPy's arrays of strings give every row the room of the longest string, which can take gigabytes.
+    NumPy's arrays of strings would give every row the room of the longest string.
     """
     numbers = {value: number for number, value in enumerate(sorted(set(values)))}
     return np.fromiter((numbers[value] for value in values), int, len(values))
@@ -105,9 +105,7 @@ class PairDataset:
         columns: Mapping[str, Sequence[Any]] | None = None,
     ):
         if isinstance(sentence1, str) or isinstance(sentence2, str):
-            raise InputError(
-                "sentence1 or sentence2 is a single string. Write sentence1=['…'], sentence2=['…']."
-            )
+            raise InputError("sentence1 or sentence2 is a single string. Write sentence1=['…'].")
         if task is not None and task not in get_args(Task):
             raise InputError(f"task={task!r} does not exist. Use {', '.join(get_args(Task))}.")
         self.sentence1, self.sentence2 = tuple(sentence1), tuple(sentence2)
@@ -117,9 +115,8 @@ class PairDataset:
                     raise InputError(f"{side}[{row}] is {sentence!r}. Expected a string.")
         self.groups = None if groups is None else tuple(map(as_text, groups))
         if self.groups is not None and "" in self.groups:
-            raise InputError(
-                f"groups[{self.groups.index('')}] is empty. Expected the id of the pair's question."
-            )
+            row = self.groups.index("")
+            raise InputError(f"groups[{row}] is empty. Expected the id of the pair's question.")
         self.ids = None if ids is None else tuple(map(as_text, ids))
         self.columns = {key: tuple(value) for key, value in (columns or {}).items()}
         self.labels, self.label_names, self.task = _labels(
@@ -127,19 +124,15 @@ class PairDataset:
         )
         for row, weight in enumerate(self.columns.get("weight", ())):
             if weight_of(weight) is None:
-                raise InputError(
-                    f"columns['weight'][{row}] is {weight!r}. Expected a number of at least 0."
-                )
+                wrong = f"columns['weight'][{row}] is {weight!r}"
+                raise InputError(f"{wrong}. Expected a number of at least 0.")
         self.name, self.split, self.report = name, split, report
-        columns = {
-            k: getattr(self, k) for k in ("sentence1", "sentence2", "labels", "groups", "ids")
-        }
-        columns |= self.columns
-        lengths = {key: len(value) for key, value in columns.items() if value is not None}
+        names = ("sentence1", "sentence2", "labels", "groups", "ids")
+        whole = {name: getattr(self, name) for name in names} | self.columns
+        lengths = {key: len(value) for key, value in whole.items() if value is not None}
         if len(set(lengths.values())) > 1:
-            raise InputError(
-                f"The columns have the lengths {lengths}. Give columns of equal length."
-            )
+            wrong = f"The columns have the lengths {lengths}"
+            raise InputError(f"{wrong}. Give columns of equal length.")
 
     def __len__(self) -> int:
         return len(self.sentence1)
@@ -295,15 +288,11 @@ def _labels(
     else:
         array = values.astype("int32")
         if kind == "f" and not np.array_equal(array, values):
-            raise InputError(
-                f"labels has fractions, but {task} needs class indices. Pass task='regression'."
-            )
+            raise InputError(f"labels has fractions. Pass task='regression', not {task!r}.")
         count = len(label_names) if label_names else int(array.max(initial=-1)) + 1
         if not label_names and count > _MOST_CLASSES:
-            raise InputError(
-                f"labels go up to {count - 1:,}, which means {count:,} classes. Pass task='regression' "
-                "for scores, or label_names for this number of classes."
-            )
+            wrong = f"labels go up to {count - 1:,}, which means {count:,} classes"
+            raise InputError(f"{wrong}. Pass task='regression' for scores, or label_names.")
         for row in np.flatnonzero((array < 0) | (array >= count))[:1]:
             known = f" ({', '.join(label_names)})" if label_names else ""
             raise InputError(f"labels[{row}] is {array[row]}. Expected 0 to {count - 1}{known}.")

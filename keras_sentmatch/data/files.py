@@ -74,10 +74,8 @@ class TextFile:
         try:
             "".encode(self.encoding or "utf-8")
         except (LookupError, UnicodeError):
-            raise InputError(
-                f"{argument('encoding', self.encoding)} does not exist. Common encodings are utf-8, "
-                "utf-16, latin-1 and cp1252."
-            ) from None
+            wrong = f"{argument('encoding', self.encoding)} does not exist"
+            raise InputError(f"{wrong}. Common encodings are utf-8 and latin-1.") from None
 
     def open(self) -> Any:
         return open(self.path, "rb", _HEAD)
@@ -93,19 +91,15 @@ class TextFile:
                 room = safety.compressed_room(path) if packed and path.is_file() else None
                 for number, line in enumerate(iter(lambda: text.readline(most), ""), 1):
                     if len(line) >= most and line[-1] not in "\r\n":
-                        raise InputError(
-                            f"{path}:{number}: the line has more than {most:,} characters. Expected one "
-                            f"pair per line. {safety.raise_limit_hint('LINE_BYTES')}"
-                        )
+                        wrong = f"{path}:{number}: the line has more than {most:,} characters"
+                        raise InputError(f"{wrong}. {safety.raise_limit_hint('LINE_BYTES')}")
                     if room is not None and (room := room - len(line)) < 0:
                         raise safety.expansion_error(path)
                     line = line.removesuffix("\n").removesuffix("\r")
                     blank = 0 if line and not line.isspace() else blank + 1
                     if blank > _MOST_BLANK:
-                        raise InputError(
-                            f"{path}:{number}: there are more than {_MOST_BLANK:,} blank lines in a row. "
-                            "Expected pairs. Remove the blank lines."
-                        )
+                        wrong = f"there are more than {_MOST_BLANK:,} blank lines in a row"
+                        raise InputError(f"{path}:{number}: {wrong}. Remove them.")
                     if self.size and not number % 1024:
                         self.done = raw.tell()
                     yield number, line if line.isascii() else self._checked(line, number)
@@ -129,10 +123,8 @@ class TextFile:
     def _decoded(self, file: Any) -> io.TextIOWrapper:
         head = file.peek(_HEAD)
         if head.startswith((b"PK\3\4", b"PAR1")):
-            raise InputError(
-                f"{self.path} is a zip archive, an Excel file or a Parquet file, not text. Unpack it, or "
-                "name it .xlsx or .parquet."
-            )
+            kinds = "is a zip archive, an Excel file or a Parquet file, not text"
+            raise InputError(f"{self.path} {kinds}. Unpack it, or name it .xlsx or .parquet.")
         mark = next((mark for mark in _MARKS if head.startswith(mark)), b"")
         encoding = self.encoding or _MARKS.get(mark, "utf-8")
         text = head.decode(encoding, "ignore")
@@ -360,10 +352,8 @@ def parallel(second: str, label: str) -> RowSource:
         columns = [list(f.lines()) for f in (file, *(replace(file, path=path) for path in paths))]
         counts = [len(column) for column in columns]
         if len(set(counts)) > 1:
-            raise InputError(
-                f"{file.path}: the parallel files have different numbers of lines ({counts}). Copy "
-                "them again."
-            )
+            wrong = f"the parallel files have different numbers of lines {counts}"
+            raise InputError(f"{file.path}: {wrong}. Copy them again.")
         for (number, a), (_, b), (_, c) in zip(*columns):
             broken = next((x for x in (a, b, c) if isinstance(x, BadRow)), None)
             yield f":{number}", broken or {"sentence1": a, "sentence2": b, "label": c}

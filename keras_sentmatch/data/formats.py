@@ -9,16 +9,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+from keras_sentmatch.data import files
 from keras_sentmatch.data.dataset import Task
-from keras_sentmatch.data.files import (
-    RowSource,
-    TextFile,
-    json_records,
-    masked,
-    parallel,
-    table,
-    trecqa_xml,
-)
+from keras_sentmatch.data.files import RowSource, TextFile, json_records, parallel, table
 from keras_sentmatch.data.frames import frame_file
 from keras_sentmatch.errors import InputError, argument, wording
 
@@ -31,9 +24,8 @@ ANSWER = ("not_answer", "answer")
 
 @dataclass(frozen=True)
 class Layout:
-    """How the files of a data set are named and read.
+    """How the files of a data set are named and read, with their columns if they are not the usual ones.
 
-    `sentence1`, `sentence2`, `label` and `group` are column names, if they are not the usual ones.
     Common file names need more: the first line must have the column names `needs` (in lower case), or
     the folder or its parent one of the words `hint` in its name and the first line `fields` fields.
     """
@@ -119,12 +111,8 @@ def _votes(raw: str) -> str:
 
 
 def _trecqa(name: str, what: str, train: str, clean: bool) -> Format:
-    """Return a format of TrecQA. Next to JSON files, which have `<num>` for numbers, XML is masked too.
-
-    Clean parts leave out the questions with only right or only wrong answers, as
-    `test-filtered.jsonl` does.
-    """
-    rows = masked(trecqa_xml) if train == "train-all" else trecqa_xml
+    """Return a format of TrecQA. Next to JSON files, which have `<num>` for numbers, XML is masked too."""
+    rows = files.masked(files.trecqa_xml) if train == "train-all" else files.trecqa_xml
     layouts = [Layout(_files("{}.xml|xml/{}.xml", train), rows)]
     if train == "train-all":
         layouts.append(Layout({"train": ("train-all.jsonl",)}, json_records))
@@ -277,10 +265,8 @@ def existing_path(path: str | Path) -> Path:
         return path
     prefix, _, rest = str(path).partition(":")
     if rest and len(prefix) > 1 and not Path(prefix).exists() and "/" not in prefix:
-        known = ", ".join(("tfds", *FORMATS))
-        raise InputError(
-            f"There is no file {path}, and no format {prefix!r}. The formats are {known}."
-        )
+        wrong = f"There is no file {path}, and no format {prefix!r}"
+        raise InputError(f"{wrong}. The formats are {', '.join(('tfds', *FORMATS))}.")
     names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.name, names)
     hint = f"Did you mean {', '.join(near)}?" if near else "Check the path."
@@ -292,11 +278,9 @@ def _formats(name: str | None) -> tuple[list[Format], bool]:
     if name is None:
         return _OFFICIAL, True
     if name not in FORMATS:
-        near = difflib.get_close_matches(name, FORMATS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise InputError(
-            f"{argument('format', name)} does not exist.{hint} The formats are {', '.join(FORMATS)}."
-        )
+        hint = "".join(f" Did you mean {x!r}?" for x in difflib.get_close_matches(name, FORMATS, 1))
+        known = f"The formats are {', '.join(FORMATS)}."
+        raise InputError(f"{argument('format', name)} does not exist.{hint} {known}")
     return [FORMATS[name]], False
 
 
@@ -310,15 +294,13 @@ def recognize_file(path: Path, name: str | None) -> tuple[Format, Layout, str | 
     if name is not None:
         if name in OWN or len(known.layouts) == 1:
             return known, known.layouts[0], None
-        raise InputError(
-            f"{path} is not a file of the format {name!r}. That format has {file_names(known)}."
-        )
+        has = f"That format has {file_names(known)}"
+        raise InputError(f"{path} is not a file of the format {name!r}. {has}.")
     suffix = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if suffix not in _SUFFIXES and "\t" not in TextFile(path).first_line():
-        raise InputError(
-            f"{path} is not a known kind of file. Expected TSV, CSV, JSONL, Parquet or Excel, or "
-            f"{wording('a format=…', '--format NAME')}."
-        )
+        expected = "Expected TSV, CSV, JSONL, Parquet or Excel, or"
+        how = wording("a format=…", "--format NAME")
+        raise InputError(f"{path} is not a known kind of file. {expected} {how}.")
     own = FORMATS[_SUFFIXES.get(suffix, "tsv")]
     return own, own.layouts[0], None
 
@@ -338,13 +320,11 @@ def recognize_folder(
         if found:
             return known, found
     if name is not None:
-        raise InputError(
-            f"{folder} has no file of the format {name!r}. That format has {file_names(known)}."
-        )
+        has = f"That format has {file_names(known)}"
+        raise InputError(f"{folder} has no file of the format {name!r}. {has}.")
     names = sorted(path.name for path in folder.iterdir())
     inside = ", ".join(names[:8]) + ", …" * (len(names) > 8) or "nothing"
     raise InputError(
         f"{folder} has no known data set. It contains {inside}. Expected train, dev and test as .tsv, "
-        f".csv or .jsonl, or the files of {', '.join(known.name for known in _OFFICIAL)}. Or give one "
-        "file."
+        f".csv or .jsonl, the files of {', '.join(known.name for known in _OFFICIAL)}, or one file."
     )

@@ -18,6 +18,7 @@ from keras_sentmatch.data.splits import log_repeats, split_pairs
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.safety import first_line
 
+_EMBEDDED: dict[Part, int] = {"train": 8000, "validation": 1000, "test": 1000}
 _SAVED = ("dataset_dict.json", "state.json")  # of Hugging Face's `save_to_disk`
 
 
@@ -74,25 +75,17 @@ def read_pairs(
 
     Example:
 
-    ```python
-    from pathlib import Path
-
-    from keras_sentmatch.data import read_pairs
-
-    Path("own.tsv").write_text(
-        "premise\\thypothesis\\tlabel\\nA dog runs.\\tAn animal moves.\\tyes\\n"
-    )
-    read_pairs("own.tsv", label_names=["no", "yes"]).labels  # array([1], dtype=int32)
-    ```
+    >>> _ = Path("own.csv").write_text("premise,hypothesis,label\\nA dog runs.,It moves.,yes\\n")
+    >>> read_pairs("own.csv", label_names=["no", "yes"]).labels.tolist()
+    [1]
     """
     columns = Columns(
         sentence1, sentence2, label, group, label_names, task, delimiter, encoding, weight
     )
     if is_frame(path):
         if format is not None:
-            raise InputError(
-                f"format={format!r} is for files, not for a {type(path).__name__}. Leave it out."
-            )
+            kind = type(path).__name__
+            raise InputError(f"format={format!r} is for files, not for a {kind}. Leave it out.")
         data = _read_frame(path, split, columns, on_error)
     else:
         path = formats.existing_path(path)
@@ -114,16 +107,13 @@ def load_pairs(
 ) -> dict[str, PairDataset]:
     """Load the parts of a data set: `"train"`, `"validation"` and `"test"`, if they exist.
 
-    A missing validation part is split off the training pairs: seeded, with equal shares of classes,
-    and pairs with the same question or first sentence stay together. A missing test part stays
-    missing, except for your own single file (or a folder with only `train.*`), which is split three
-    ways.
+    A missing validation part is split off the training pairs as `split_pairs` does. A missing test part
+    stays missing, but your own single file (or a folder with only `train.*`) is split three ways.
 
     Args:
         source: `"embedded"` (pairs of a small natural logic), `"tfds:NAME"` (TensorFlow Datasets), a
-            folder or file, or `"FORMAT:path"`, such as `"trecqa-clean:data/trecqa"`. Or a table as for
-            `read_pairs`, or a mapping of tables by part, such as a `DatasetDict`, or the folder of its
-            `save_to_disk`.
+            folder or file, `"FORMAT:path"`, such as `"trecqa-clean:data/trecqa"`, a table as for
+            `read_pairs`, a mapping of tables by part, or the folder of a `DatasetDict.save_to_disk`.
         seed: Seed of the splits. Defaults to `0`.
         on_error: See `read_pairs`.
         fractions: Shares of the training, validation and perhaps test pairs into which one part is
@@ -140,18 +130,11 @@ def load_pairs(
 
     Example:
 
-    ```python
-    from keras_sentmatch.data import load_pairs
-
-    {split: len(data) for split, data in load_pairs("embedded").items()}
-    # {"train": 8000, "validation": 1000, "test": 1000}
-    ```
+    >>> {split: len(data) for split, data in load_pairs("embedded").items()}
+    {'train': 8000, 'validation': 1000, 'test': 1000}
     """
     if fractions is not None and len(fractions) not in (2, 3):
-        raise InputError(
-            f"{fractions=} is not accepted. Give two or three shares: of the "
-            "training and validation pairs, and of the test pairs."
-        )
+        raise InputError(f"{fractions=} is not accepted. Give two or three shares of the pairs.")
     how, whole, named = Columns(**columns), False, isinstance(source, (str, Path))
     if named and any((Path(source) / name).is_file() for name in _SAVED):
         source = _load_from_disk(source)
@@ -164,11 +147,11 @@ def load_pairs(
         if how != Columns():
             names = ", ".join(name for name, value in columns.items() if value is not None)
             options = "--columns, --delimiter, --encoding and --labels"
-            raise InputError(
-                f"{source} is not a file of yours. Leave out {wording(names, options)}."
-            )
-        name = str(source).removeprefix("tfds:")
-        parts = _embedded(seed) if source == "embedded" else load_tfds(name)
+            names = wording(names, options)
+            raise InputError(f"{source} is not a file of yours. Leave out {names}.")
+        parts = {} if source == "embedded" else load_tfds(str(source).removeprefix("tfds:"))
+        for part, n in () if parts else _EMBEDDED.items():
+            parts[part] = natural_logic_pairs(n, seed=seed, split=part)
     else:
         parts, whole = _read_files(source, how, on_error)
     if "train" in parts:
@@ -243,9 +226,8 @@ def _reported(before: PairDataset, kept: PairDataset, reason: str) -> PairDatase
 def _read_frame(frame: Any, split: str, columns: Columns, on_error: OnError) -> PairDataset:
     kind = type(frame).__name__
     if columns.encoding is not None:
-        raise InputError(
-            f"encoding={columns.encoding!r} is for files, not for a {kind}. Leave it out."
-        )
+        given = f"encoding={columns.encoding!r}"
+        raise InputError(f"{given} is for files, not for a {kind}. Leave it out.")
     columns = _with_class_names(columns, getattr(frame, "features", None))
     layout, known = formats.Layout({}, lambda file: rows_of(frame)), formats.FORMATS["frame"]
     return _read_file(Path(kind), known, layout, split, columns, on_error, "frame")
@@ -265,10 +247,8 @@ def _read_tables(
 ) -> dict[str, PairDataset]:
     """Read tables in memory by part; the first part gives the label names of the others."""
     if unknown := [str(name) for name in tables if name not in formats.SPLITS]:
-        raise InputError(
-            f"The {kind} has the part {unknown[0]!r}. Expected {', '.join(formats.SPLITS)}. Rename the "
-            "parts in a dict."
-        )
+        wrong = f"The {kind} has the part {unknown[0]!r}"
+        raise InputError(f"{wrong}. Expected {', '.join(formats.SPLITS)}. Rename it in a dict.")
     parts = {}
     for name in (name for name in formats.SPLITS if name in tables):
         if not is_frame(tables[name]):
@@ -288,15 +268,8 @@ def _load_from_disk(folder: str | Path) -> Any:
         how = "Save it again"
         if isinstance(error, ImportError):
             how = "Install Hugging Face's datasets with pip install datasets"
-        raise InputError(
-            f"{folder} is not a whole data set ({first_line(error)}). {how}."
-        ) from error
-
-
-def _embedded(seed: int) -> dict[str, PairDataset]:
-    """Generate 10,000 pairs of a small natural logic."""
-    sizes: dict[Part, int] = {"train": 8000, "validation": 1000, "test": 1000}
-    return {part: natural_logic_pairs(n, seed=seed, split=part) for part, n in sizes.items()}
+        wrong = f"{folder} is not a whole data set ({first_line(error)})"
+        raise InputError(f"{wrong}. {how}.") from error
 
 
 def format_and_path(source: str | Path) -> tuple[str | None, str | Path]:
@@ -345,19 +318,16 @@ def _split_off(
     if train.labels is None:
         guess = train.report.guess if train.report else ""
         how = guess or wording("label=…", "--columns FIRST,SECOND,LABEL")
-        raise InputError(
-            f"The training pairs of {source} have no labels. Name their column, such as {how}."
-        )
+        wrong = f"The training pairs of {source} have no labels"
+        raise InputError(f"{wrong}. Name their column, such as {how}.")
     shares = {} if "validation" in parts else {"validation": 0.05}
     shares |= {"test": 0.1} if whole else {}
     if fractions is not None:
         shares = dict(zip(("validation", "test"), fractions[1:]))
     if taken := [name for name in shares if name in parts]:
         how = wording("fractions", "--split")
-        raise InputError(
-            f"{source} has its own {' and '.join(taken)} pairs. Leave out {how}, or give only the file "
-            "of the training pairs."
-        )
+        wrong = f"{source} has its own {' and '.join(taken)} pairs"
+        raise InputError(f"{wrong}. Leave out {how}, or give only the training pairs.")
     whole_shares = fractions or [1 - sum(shares.values()), *shares.values()]
     cut = split_pairs(train, whole_shares, seed=seed) if shares else ()
     for name, part in zip(("train", *shares), cut):

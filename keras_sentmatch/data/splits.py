@@ -15,11 +15,10 @@ log = logging.getLogger(__name__)
 def split_pairs(
     dataset: PairDataset, fractions: Sequence[float], *, seed: int
 ) -> tuple[PairDataset, ...]:
-    """Split a dataset into parts at random, with equal shares of each label.
+    """Split a dataset into parts at random, with equal shares of each label or range of scores.
 
-    For scores, five equal-sized ranges keep their shares. Pairs of a group stay together, or without
-    groups, pairs with the same first sentence (ignoring case and spacing). A pair also stays with its
-    repetitions in either order.
+    Pairs of a group stay together, or without groups, pairs with the same first sentence (ignoring
+    case and spacing). A pair also stays with its repetitions in either order.
 
     Args:
         dataset: The pairs.
@@ -34,13 +33,9 @@ def split_pairs(
 
     Example:
 
-    ```python
-    from keras_sentmatch.data import load_pairs, split_pairs
-
-    pairs = load_pairs("embedded")["validation"]
-    train, test = split_pairs(pairs, [0.8, 0.2], seed=0)
-    len(train), len(test)  # (800, 200)
-    ```
+    >>> pairs = PairDataset([f"a{i}" for i in range(10)], ["b"] * 10, [0, 1] * 5)
+    >>> [len(part) for part in split_pairs(pairs, [0.8, 0.2], seed=0)]
+    [8, 2]
     """
     part = part_numbers(dataset, fractions, seed=seed)
     return tuple(dataset.select(np.flatnonzero(part == i)) for i in range(len(fractions)))
@@ -56,10 +51,8 @@ def part_numbers(dataset: PairDataset, fractions: Sequence[float], *, seed: int)
     part = _assign(groups, _strata(dataset), shares, rng)
     counts = np.bincount(part, minlength=len(shares))
     if not counts.all():
-        raise InputError(
-            f"{len(dataset)} pairs in {groups.max(initial=-1) + 1} groups are too few for parts of "
-            f"{given}. Give more pairs, or one file per part."
-        )
+        few = f"{len(dataset)} pairs in {groups.max(initial=-1) + 1} groups are too few"
+        raise InputError(f"{few} for parts of {given}. Give more pairs, or one file per part.")
     return part
 
 
@@ -130,12 +123,8 @@ def leak_report(a: PairDataset, b: PairDataset) -> dict[str, int]:
 
     Example:
 
-    ```python
-    from keras_sentmatch.data import leak_report, load_pairs
-
-    parts = load_pairs("embedded")
-    leak_report(parts["train"], parts["test"])["shared_pairs"]  # 0
-    ```
+    >>> leak_report(PairDataset(["A dog"], ["x"]), PairDataset(["X"], ["a  dog"]))["shared_pairs"]
+    1
     """
     (a1, a2), (b1, b2) = plain_sides(a), plain_sides(b)
     pairs = {frozenset(pair) for pair in zip(a1, a2)}
@@ -153,10 +142,7 @@ def plain_sides(data: PairDataset) -> list[list[str]]:
 
 
 def log_repeats(parts: Mapping[str, PairDataset]) -> None:
-    """Log how many pairs have two labels, and how many pairs of other parts are training pairs.
-
-    It is a warning above 1% of the pairs of a part.
-    """
+    """Log pairs with two labels, and training pairs in other parts; warn above 1% of a part."""
 
     def say(name: str, count: int, whole: int, what: str) -> None:
         level = logging.WARNING if count > 0.01 * whole else logging.INFO

@@ -23,8 +23,7 @@ class Window(NamedTuple):
 
     Attributes:
         pairs: The pairs.
-        given: The columns of the file's header or first row for these pairs, by their names. Only the
-            column of labels is called `gold`.
+        given: The columns of the file for these pairs; the column of labels is called `gold`.
         rows: Number of rows read so far.
         digest: Digest of the rows read so far.
     """
@@ -52,12 +51,9 @@ class PairStream:
 
     Example:
 
-    ```python
-    from keras_sentmatch.data import PairStream
-
-    for window in PairStream("big.tsv").windows(4096):
-        print(window.rows, len(window.pairs))
-    ```
+    >>> _ = Path("big.csv").write_text("s1,s2\\na,b\\nc,d\\ne,f\\n")
+    >>> [len(window.pairs) for window in PairStream("big.csv").windows(2)]
+    [2, 1]
     """
 
     def __init__(
@@ -119,10 +115,8 @@ class PairStream:
         if after and (
             report.rows < after or (report.rows == after and digest != found.hexdigest())
         ):
-            raise InputError(
-                f"{self.file.path} has changed: its first {after:,} rows differ from those with "
-                "predictions. Delete the partial predictions to start again."
-            )
+            wrong = f"{self.file.path} has changed: its first {after:,} rows differ from those with"
+            raise InputError(f"{wrong} predictions. Delete the partial predictions to start again.")
         block = _reading.without_header(self._reading, block, known)
         if not report.kept:
             where = f"{self.file.path} has no usable row ({report})"

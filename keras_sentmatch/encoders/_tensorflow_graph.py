@@ -118,11 +118,7 @@ def tf_tokenize(tokenizer: Tokenizer, sentences: Any) -> Any:
 def lookup_tables(
     words: Mapping[str, int], characters: Mapping[str, int], antonyms: Mapping[str, set[str]]
 ) -> Any:
-    """Return the tables of an encoder as one `tf.Module`, which an exported module can hold.
-
-    It has `words`, `characters` (an array from code points to ids) and, with antonyms, `lexicon`
-    (word -> its number, or 0) and `opposites` (pair -> 1).
-    """
+    """Return the tables of an encoder as one `tf.Module`, which an exported module can hold."""
     import tensorflow as tf
 
     def table(keys: list[Any], values: list[Any], default: int, key_type: Any) -> Any:
@@ -144,6 +140,7 @@ def lookup_tables(
             pairs = [
                 numbers[a] * (len(numbers) + 1) + numbers[b] for a in antonyms for b in antonyms[a]
             ]
+            # word -> its number, or 0; pair -> 1
             module.lexicon = table(list(numbers), list(numbers.values()), 0, tf.string)
             module.opposites = table(pairs, [1] * len(pairs), 0, tf.int64)
             module.lexicon_size = len(numbers) + 1

@@ -37,12 +37,10 @@ class EncodingReport:
         def share(part: int, whole: int) -> str:
             return f"{part:,} ({part / max(whole, 1):.1%})"
 
-        return (
-            f"{self.sentences:,} sentences, {self.tokens:,} tokens, "
-            f"{share(self.unknown, self.tokens)} unknown; "
-            f"{share(self.truncated, self.sentences)} sentences truncated, "
-            f"{share(self.dropped, self.tokens + self.dropped)} tokens lost"
-        )
+        unknown, cut = share(self.unknown, self.tokens), share(self.truncated, self.sentences)
+        lost = share(self.dropped, self.tokens + self.dropped)
+        kept = f"{self.sentences:,} sentences, {self.tokens:,} tokens"
+        return f"{kept}, {unknown} unknown; {cut} sentences truncated, {lost} tokens lost"
 
 
 @dataclass

@@ -56,12 +56,9 @@ class SubwordPairEncoder(BaseEncoder):
     """Turn pairs of sentences into the packed word pieces that a pretrained backbone reads.
 
     A pair is one sequence: `[CLS] a [SEP] b [SEP]` for BERT, `<s> a </s></s> b </s>` for RoBERTa. A
-    pair that is too long loses pieces from the end of its longer sentence, one at a time. That is
-    counted in `report`, with one warning.
-
-    The pieces are those of pretraining, even if KerasHub's differ, with two exceptions: a word of more
-    than 100 bytes is unknown to BERT (originally 100 characters), and special tokens in a sentence,
-    such as `"[SEP]"`, are plain text.
+    pair that is too long loses pieces from the end of its longer sentence, one at a time. The pieces
+    are those of pretraining, with two exceptions: a word of more than 100 bytes is unknown to BERT
+    (originally 100 characters), and special tokens in a sentence, such as `"[SEP]"`, are plain text.
 
     Args:
         tokenizer: A KerasHub tokenizer of a supported kind.
@@ -213,10 +210,7 @@ class SubwordPairEncoder(BaseEncoder):
 
 
 def trim(counts: np.ndarray, room: int) -> np.ndarray:
-    """Return the numbers of pieces kept of two sentences, `[N, 2]`, if there is not enough room.
-
-    The longer sentence is cut to the length of the other, then each in turn, the second first.
-    """
+    """Return the numbers of pieces kept of two sentences, `[N, 2]`; the longer one is cut first."""
     first, second = counts[:, 0], counts[:, 1]
     first = np.minimum(first, np.maximum(room - room // 2, room - second))
     return np.stack([first, np.minimum(second, room - first)], 1)

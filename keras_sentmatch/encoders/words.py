@@ -278,7 +278,7 @@ class PairEncoder(BaseEncoder):
             flat["token"].append(np.array([*rows, 0], "int32"))
             unknown += int((table.word_ids[flat["token"][-1]] == 1).sum())
             if "pos" in self.features:
-                names = _tag(self.tagger, tokenized) if tags is None else tags[side]
+                names = tags[side] if tags else spacy_tagger(self.tagger[6:])(tokenized)
                 flat["pos"].append(self._tag_ids(side, names, tokenized, limit))
         full = np.stack(lengths, 1)
         kept = np.minimum(full, limit)
@@ -400,14 +400,11 @@ class PairEncoder(BaseEncoder):
         return np.array([*hits, 0], "int32")
 
 
-def _tag(tagger: str, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
-    return spacy_tagger(tagger.removeprefix("spacy:"))(sentences)
-
-
 def _tag_set(data: PairDataset, tokenizer: Tokenizer, tagger: str) -> list[str]:
     """Return the tags of the training data, from its columns or from the tagger."""
     rows = [row for side in (1, 2) for row in data.columns.get(f"tags_{side}", ())]
     if not rows and tagger:
-        rows = _tag(tagger, [tokenizer(text) for text in data.sentence1 + data.sentence2])
+        texts = [tokenizer(text) for text in data.sentence1 + data.sentence2]
+        rows = spacy_tagger(tagger.removeprefix("spacy:"))(texts)
     split = (row.split()[1::2] if isinstance(row, str) else row for row in rows)
     return sorted({tag for row in split for tag in row})

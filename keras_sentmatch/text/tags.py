@@ -47,9 +47,8 @@ def align_tags(tokens: Sequence[str], tagged: str) -> list[str]:
     """
     parts = unicodedata.normalize("NFC", tagged).split()
     if len(parts) % 2:
-        raise InputError(
-            f"The tags {tagged!r:.60} have {len(parts)} fields. Expected 'word TAG word TAG …'."
-        )
+        wrong = f"The tags {tagged!r:.60} have {len(parts)} fields"
+        raise InputError(f"{wrong}. Expected 'word TAG word TAG …'.")
     words, tags = [w.lower() for w in parts[::2]], parts[1::2]
     mine = [t.lower() for t in tokens]
     if mine == words:
@@ -83,11 +82,9 @@ def spacy_tagger(model: str) -> Tagger:
         nlp = spacy.load(model, exclude=["parser", "ner", "lemmatizer"])
     except (ImportError, OSError) as error:
         first = str(error).strip().splitlines()[0]
-        raise InputError(
-            f"The tagger spacy:{model} cannot be loaded ({first}). Install it with pip install "
-            f'"keras-sentmatch[spacy]" && python -m spacy download {model}, or leave out the feature '
-            "'pos'."
-        ) from error
+        how = f'pip install "keras-sentmatch[spacy]" && python -m spacy download {model}'
+        wrong = f"The tagger spacy:{model} cannot be loaded ({first})"
+        raise InputError(f"{wrong}. Install it with {how}, or leave out 'pos'.") from error
 
     def tag(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         docs = (spacy.tokens.Doc(nlp.vocab, words=list(tokens)) for tokens in sentences)

@@ -149,10 +149,7 @@ class Tokenizer:
 
 
 class Vocabulary:
-    """Words and their ids: 0 is padding, 1 is every unknown word, the words follow in their order.
-
-    Iteration gives the words alone.
-    """
+    """Words and their ids: 0 is padding, 1 is every unknown word, the words follow in their order."""
 
     def __init__(self, words: Iterable[str] = ()):
         self.words = [PAD, UNK, *words]
@@ -175,7 +172,7 @@ class Vocabulary:
         return len(self.words)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.ids)
+        return iter(self.ids)  # without the special entries
 
     def __contains__(self, word: object) -> bool:
         return word in self.ids

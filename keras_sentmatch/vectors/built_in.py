@@ -33,10 +33,9 @@ _KINDS = {
 class WordTable(WordLookup):
     """Vectors for any English word, from whole words and word pieces.
 
-    The words and pieces are those of all-MiniLM-L6-v2, and whole words have vectors as
-    `extract_vectors` makes them. The vectors of the pieces inside a word (`##ing`) were fitted by
-    ridge regression, so that the mean over the pieces of a word comes close to the word's own vector.
-    `benchmarks/word_table.py` makes the table.
+    The words and pieces are those of all-MiniLM-L6-v2, with vectors as `extract_vectors` makes them.
+    The vectors of the pieces inside a word (`##ing`) were fitted by ridge regression, so that their mean
+    comes close to the word's own vector. `benchmarks/word_table.py` makes the table.
 
     A word is looked up in lower case and without accents. A word outside the table gets the vector of
     the most frequent word at one edit's distance (Norvig's spelling corrector), or else the mean of
@@ -113,10 +112,9 @@ def load_word_table() -> WordTable:
 def load_similarity() -> dict[str, np.ndarray]:
     """Return the weights of words, and a map under which means of word vectors are compared.
 
-    The importance of a word with vector v is `context . tanh(v @ kernel + bias)`, as in
-    `SelfAttentionPooling`. The weighted mean of a sentence is mapped by `map` and `map_bias`. The
-    cosines of the mapped means were fitted to those of all-MiniLM-L6-v2 on sentences of SNLI,
-    MultiNLI, PAWS, QNLI and BoolQ, without labels. `benchmarks/word_table.py` makes the file.
+    The importance of a word with vector v is `context . tanh(v @ kernel + bias)`. The weighted mean of
+    a sentence is mapped by `map` and `map_bias`. The cosines were fitted to those of all-MiniLM-L6-v2
+    on SNLI, MultiNLI, PAWS, QNLI and BoolQ, without labels; `benchmarks/word_table.py` makes the file.
     """
     file = importlib.resources.files("keras_sentmatch.vectors") / "tables" / "similarity.npz"
     with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as arrays:

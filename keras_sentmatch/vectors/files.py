@@ -60,10 +60,8 @@ class WordVectors:
     ) -> None:
         matrix = np.asarray(matrix, np.float32)
         if matrix.ndim != 2 or len(matrix) != len(words):
-            raise InputError(
-                f"The matrix has the shape {matrix.shape}, but there are {len(words)} words. Give one "
-                "row per word."
-            )
+            wrong = f"The matrix has the shape {matrix.shape}, but there are {len(words)} words"
+            raise InputError(f"{wrong}. Give one row per word.")
         self.words, self.matrix = words, matrix
         self.source, self.report, self.built_in = source, report, built_in
 
@@ -146,17 +144,13 @@ def read_vectors(path: str | Path, words: Collection[str], *, progress: bool = T
     """
     file, wanted = Path(path).expanduser(), sorted(set(words))
     if file.is_dir():
-        raise InputError(
-            f"{file} is a folder. Give a vector file, or the backbone in it as encoder:{file}."
-        )
+        raise InputError(f"{file} is a folder. Give a file, or its backbone as encoder:{file}.")
     if not file.is_file():
         names = os.listdir(file.parent) if file.parent.is_dir() else []
         near = difflib.get_close_matches(file.name, names, 3)
         hint = f"Did you mean {' or '.join(near)}?" if near else "Check the path."
-        raise InputError(
-            f"There is no file {file}. {hint} Expected a file of vectors, encoder:NAME, table, auto or "
-            "none."
-        )
+        kinds = "a file of vectors, encoder:NAME, table, auto or none"
+        raise InputError(f"There is no file {file}. {hint} Expected {kinds}.")
     lines = _lines(file, progress)
     where, first = next(lines, ("", b""))
     if not first:
@@ -201,10 +195,8 @@ def _lines(file: Path, progress: bool) -> Iterator[Line]:
             room = compressed_room(file)
             for number, line in enumerate(iter(lambda: stream.readline(most), b""), 1):
                 if len(line) == most and line[-1:] != b"\n":
-                    raise InputError(
-                        f"{file}:{number}: the line has more than {most:,} bytes. Expected one word and "
-                        f"its vector per line. {raise_limit_hint('LINE_BYTES')}"
-                    )
+                    wrong = f"{file}:{number}: the line has more than {most:,} bytes"
+                    raise InputError(f"{wrong}. {raise_limit_hint('LINE_BYTES')}")
                 room -= len(line) if packed else 0
                 if room < 0:
                     raise expansion_error(file)
@@ -213,10 +205,8 @@ def _lines(file: Path, progress: bool) -> Iterator[Line]:
                 if not line.isspace():
                     yield f"{file}:{number}", line
     except (EOFError, OSError, zlib.error) as error:
-        raise InputError(
-            f"{file}:{number + 1}: the file cannot be read, or is cut off or damaged ({error}). Download "
-            "or copy it again."
-        ) from error
+        wrong = f"{file}:{number + 1}: the file cannot be read, or is cut off or damaged ({error})"
+        raise InputError(f"{wrong}. Download or copy it again.") from error
 
 
 def _kept(
