@@ -44,10 +44,7 @@ def as_text(value: Any) -> str:
 
 
 def numbered(values: Sequence[str]) -> np.ndarray:
-    """Number each value in the sorted order of the distinct values, as `np.unique` does.
-
-    NumPy's arrays of strings would give every row the room of the longest string.
-    """
+    """Number values as `np.unique` does, which would give every row the room of the longest string."""
     numbers = {value: number for number, value in enumerate(sorted(set(values)))}
     return np.fromiter((numbers[value] for value in values), int, len(values))
 

@@ -278,8 +278,7 @@ def _quoted_fields(file: TextFile, sep: str) -> Iterator[tuple[int, list[str] | 
 def json_records(file: TextFile) -> Rows:
     """Read one JSON object per line, or one JSON list of objects.
 
-    A record with `question` and `candidates` gives one row per candidate: an object with `sentence`
-    and `label`, or a string that is an answer if its index is in `answers`.
+    A record with `question` and `candidates` gives one row per candidate, an object or a string.
     """
     if file.first_line().lstrip().startswith("["):
         yield from _json_list(file)
@@ -339,10 +338,7 @@ def _candidates(where: str, record: Any) -> Rows:
 
 
 def parallel(second: str, label: str) -> RowSource:
-    """Return a reader of two files with one sentence per line, and of a third with labels.
-
-    In their names, `{}` stands for the first file's name after its first dot.
-    """
+    """Return a reader of two files of sentences and one of labels; `{}` is the first one's suffix."""
 
     def rows(file: TextFile) -> Rows:
         rest = file.path.name.split(".", 1)[1]

@@ -325,10 +325,7 @@ def _overlaps(universe: int, masks: tuple[int, ...]) -> frozenset[int]:
 
 
 def _sorts(sets: Iterable[tuple[Phrase, ...]]) -> frozenset[int]:
-    """Return the possible sorts of individuals, by their membership in four sets.
-
-    A set is the intersection of its phrases.
-    """
+    """Return the possible sorts of individuals, by membership in four intersections of phrases."""
     masks: dict[str, list[int]] = {}
     for i, phrases in enumerate(sets):
         for phrase in phrases:

@@ -8,7 +8,6 @@ import numpy as np
 from keras_sentmatch.data.dataset import PairDataset, numbered
 from keras_sentmatch.errors import InputError
 
-_SCORE_BINS = 5
 log = logging.getLogger(__name__)
 
 
@@ -80,7 +79,7 @@ def _strata(dataset: PairDataset) -> np.ndarray:
     if dataset.task != "regression":
         return dataset.labels
     ranks = np.argsort(np.argsort(dataset.labels, kind="stable"), kind="stable")
-    return ranks * _SCORE_BINS // max(len(dataset), 1)
+    return ranks * 5 // max(len(dataset), 1)
 
 
 def _assign(

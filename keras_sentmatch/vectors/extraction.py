@@ -65,8 +65,7 @@ def extract_vectors(
 def principal_axes(states: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray, float]:
     """Compute a PCA: mean `[width]`, axes `[width, rank]`, and the share of variance they keep.
 
-    The rank is at most `dim`. The largest loading of each axis is positive, so that vectors do not
-    depend on the backend.
+    The largest loading of each axis is positive, so that vectors do not depend on the backend.
     """
     mean = states.mean(axis=0, dtype=float)
     covariance = np.zeros((len(mean), len(mean)))
