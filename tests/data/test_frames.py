@@ -68,10 +68,7 @@ def test_what_a_table_cannot_be(tmp_path, monkeypatch):
         (lambda: read_pairs(frame, format="csv"), "format='csv' is for files, not for a DataFrame"),
         (lambda: read_pairs(frame, encoding="latin-1"), "encoding='latin-1' is for files"),
         (lambda: load_pairs({"train": frame, "validation": [1]}, **NAMED), "part is a list"),
-        (
-            lambda: load_pairs({"train": frame, "unsupervised": frame}),
-            "'unsupervised'. Expected tr",
-        ),
+        (lambda: load_pairs({"train": frame, "dev": frame}), "the part 'dev'. Expected train"),
         (lambda: read_pairs(path, **NAMED), r"without pyarrow.*keras-sentmatch\[frames\]"),
         (lambda: read_pairs(numbers), "row 1: the label is empty"),
         (lambda: read_pairs(numbers.assign(s2=["d", 5])), "row 1: the column 's2' holds 5"),

@@ -90,6 +90,12 @@ def test_rows_labels_and_features():
     assert next(batches().numpy())[1].dtype == np.int32
     assert next(batches(labels="float").numpy())[1].dtype == np.float32
     assert isinstance(next(batches(labels=None).numpy()), dict)
+    targets, weights = np.arange(159, dtype="float64").reshape(53, 3), np.arange(53)
+    made = batches(labels=None, targets=targets, weights=weights)
+    for rows, (_, y, w) in zip(made.order(), made.numpy()):
+        assert y.dtype == w.dtype == np.float32
+        np.testing.assert_array_equal(y, targets[rows])
+        np.testing.assert_array_equal(w, weights[rows])
     names = ["word_ids_2", "word_ids_1"]
     assert list(next(batches(features=names).numpy())[0]) == ["word_ids_1", "word_ids_2"]
 
@@ -185,11 +191,3 @@ def test_fit_sees_each_epoch_in_its_order(rows, shuffle):
         counts = np.cumsum([len(value) for value in values])
         want += (np.cumsum([value.sum() for value in values]) / counts).tolist()
     np.testing.assert_allclose(seen, want, rtol=1e-5)
-
-
-def test_targets_stand_in_the_place_of_labels():
-    targets = np.arange(53 * 3, dtype="float64").reshape(53, 3)
-    made = batches(labels=None, targets=targets)
-    for rows, (_, y) in zip(made.order(), made.numpy()):
-        assert y.dtype == np.float32
-        np.testing.assert_array_equal(y, targets[rows])

@@ -56,9 +56,6 @@ def test_vocabulary(tmp_path):
     assert Vocabulary.load(tmp_path / "v.txt").words == ["[PAD]", "[UNK]", *odd]
     Vocabulary([]).save(tmp_path / "empty.txt")
     assert len(Vocabulary.load(tmp_path / "empty.txt")) == 2
-
-
-def test_from_counts():
     counts = {"b": 2, "a": 2, "c": 9, "rare": 1, "[UNK]": 5}
     assert Vocabulary.from_counts(counts).words[2:] == ["c", "a", "b", "rare"]
 

@@ -135,11 +135,3 @@ for folder in sys.argv[1:]:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert [json.loads(line) for line in done.stdout.splitlines()] == want
-
-
-def test_other_tokenizers_are_refused():
-    hub = pytest.importorskip("keras_hub")
-    vocabulary, merges = byte_pairs()
-    gpt2 = hub.models.GPT2Tokenizer({**vocabulary, "<|endoftext|>": len(vocabulary)}, merges)
-    with pytest.raises(InputError, match="is a GPT2Tokenizer. Expected a KerasHub tokenizer of B"):
-        SubwordPairEncoder(gpt2)

@@ -129,7 +129,7 @@ def test_matrix_for():
     assert (other[1] != matrix[1]).all()
 
 
-def test_coverage_and_single_words():
+def test_coverage_and_single_words(tmp_path):
     vectors = WordVectors({"cat": 0}, [[1, 2]])
     expected = "vectors for 50.0% of 2 words, 75.0% of 4 tokens"
     assert vectors.coverage({"cat": 3, "dog": 1}) == expected
@@ -140,9 +140,6 @@ def test_coverage_and_single_words():
         vectors["dog"]
     with pytest.raises(InputError, match=r"shape \(1, 2\), but there are 2 words"):
         WordVectors({"a": 0, "b": 1}, [[1, 2]])
-
-
-def test_load_vectors(tmp_path):
     assert load_vectors("none", ["a"]) is None
     (tmp_path / "v.txt").write_bytes(text())
     assert load_vectors(str(tmp_path / "v.txt"), ["the"], dim=3).dim == 3
