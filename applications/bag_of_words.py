@@ -35,7 +35,7 @@ class BagOfWords(WithLinearPart, PairModel):
         """Make the model with random weights.
 
         Args:
-            matching_features: Whether the model compares word vectors too. Defaults to `False`.
+            matching_features: Whether the model compares word vectors too.
         """
         self.check_arguments(kwargs)
         super().__init__(**kwargs)

@@ -75,13 +75,13 @@ class BiMPM(FeatureHost):
         `"sfa"` r1 = 3.75, r2 = 4 and 2 branches.
 
         Args:
-            char_filters: Width of the LSTM that reads the characters of a word. Defaults to `50`.
-            units: Width of one direction of the context layer. Defaults to `100`.
-            aggregation_units: Width of one direction of the aggregation layer. Defaults to `100`.
-            hidden_units: Width of the hidden layer of the classifier. Defaults to `200`.
-            perspectives: Number of weighted cosines per strategy and direction. Defaults to `20`.
+            char_filters: Width of the LSTM that reads the characters of a word.
+            units: Width of one direction of the context layer.
+            aggregation_units: Width of one direction of the aggregation layer.
+            hidden_units: Width of the hidden layer of the classifier.
+            perspectives: Number of weighted cosines per strategy and direction.
             dropout: Dropout rate on the word features, the context states and the matching vectors,
-                and before each dense layer. Defaults to `0.1`.
+                and before each dense layer.
         """
         self.check_arguments(kwargs)
         super().__init__(char_dim=char_dim, char_filters=char_filters, dropout=dropout, **kwargs)

@@ -103,9 +103,9 @@ class CAFE(FeatureHost):
         """Make the model with random weights. Feature attention stands before the LSTM.
 
         Args:
-            units: Width of everything after the word features. Defaults to `300`.
-            factors: Number of factors of the factorization machines. Defaults to `10`.
-            l2: L2 penalty on every kernel but not on embeddings. Defaults to `1e-8`.
+            units: Width of everything after the word features.
+            factors: Number of factors of the factorization machines.
+            l2: L2 penalty on every kernel but not on embeddings.
         """
         super().__init__(char_dim=char_dim, char_filters=char_filters, **kwargs)
         self.units = units

@@ -39,7 +39,7 @@ class CrossEncoder(BackboneModel):
         Args:
             pooling: `"cls"`, the state of the first token through a tanh layer (the backbone's own
                 if it has one, as BERT; a new one for RoBERTa), or `"mean"`, the mean of the states
-                of all tokens. Defaults to `"cls"`.
+                of all tokens.
         """
         require_choice(("cls", "mean"), pooling=pooling)
         super().__init__(backbone, **kwargs)

@@ -79,25 +79,20 @@ class DABERT(BackboneModel):
         """Make the model: a backbone with dual attention in some layers, and a classifier.
 
         Args:
-            dual_layers: The layers to replace, counted from 0. Defaults to `(0,)`.
-            channels: What is fused: `"both"`, or `"affinity"` or `"difference"` alone. Defaults to
-                `"both"`.
+            dual_layers: The layers to replace, counted from 0.
+            channels: What is fused: `"both"`, or `"affinity"` or `"difference"` alone.
             distance: Between a query and a key, `"l1"` or `"sum"` (as printed), see
-                `DualAttention`. Defaults to `"l1"`.
-            cross: Whether a token's differences are those to the other sentence only. Defaults to
-                `False`.
-            attention_units: Width of the alignment's hidden layer. Defaults to `128`.
+                `DualAttention`.
+            cross: Whether a token's differences are those to the other sentence only.
+            attention_units: Width of the alignment's hidden layer.
             alignment: `"additive"`, `"literal"` (as printed) or `"none"`, see `AdaptiveFusion`.
-                Defaults to `"additive"`.
             gate: Whether a gate weighs affinity and difference; otherwise they are averaged.
-                Defaults to `True`.
-            filter_gate: Whether a gate filters what is added. Defaults to `True`.
+            filter_gate: Whether a gate filters what is added.
             output_mode: `"residual"` adds to the affinity, `"replace"` (as printed) puts the fused
-                vector in its place. Defaults to `"residual"`.
+                vector in its place.
             output_stddev: Standard deviation of what the last layer of the fusion starts with; with
-                0 it starts at zero, and so does what differences add. Defaults to `0.0`.
-            regulation: With `False` there is no fusion but the mean of both channels. Defaults to
-                `True`.
+                0 it starts at zero, and so does what differences add.
+            regulation: With `False` there is no fusion but the mean of both channels.
 
         Raises:
             InputError: The backbone lacks the layers, has another attention than BERT's or cannot

@@ -102,20 +102,18 @@ class DIIN(FeatureHost):
 
         Args:
             max_length: Number of tokens a sentence is padded or cut to, at least `2 ** blocks`.
-                Defaults to `32`.
-            first_scale: Share of the features that the first convolution keeps. Defaults to `0.3`.
-            blocks: Number of dense blocks. Defaults to `3`.
-            layers_per_block: Number of convolutions per block. Defaults to `8`.
-            growth_rate: Number of features that each of them adds. Defaults to `20`.
-            dropout: Dropout rate at the first training step. Defaults to `0.0`.
+            first_scale: Share of the features that the first convolution keeps.
+            blocks: Number of dense blocks.
+            layers_per_block: Number of convolutions per block.
+            growth_rate: Number of features that each of them adds.
+            dropout: Dropout rate at the first training step.
             dropout_decay: Factor on the share of kept values per `dropout_decay_steps` steps.
-                Defaults to `0.977`.
-            dropout_decay_steps: Number of steps, see `dropout_decay`. Defaults to `10_000`.
+            dropout_decay_steps: Number of steps, see `dropout_decay`.
             difference_penalty: Weight of half the squared difference between the self-attention
-                kernels of the two sentences. Defaults to `1e-3`.
+                kernels of the two sentences.
             l2: Final weight of half the squares of all kernels; at training step t it is `l2 *
-                sigmoid(8 (2 t / l2_steps - 1))`. Defaults to `9e-5`.
-            l2_steps: Number of steps until `l2` is reached. Defaults to `100_000`.
+                sigmoid(8 (2 t / l2_steps - 1))`.
+            l2_steps: Number of steps until `l2` is reached.
         """
         super().__init__(
             trainable_embedding=trainable_embedding,

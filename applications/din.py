@@ -85,25 +85,21 @@ class DIN(PairModel):
         """Make the model with random weights.
 
         Args:
-            units: Width of the states, `n * n` for matrices of `n x n`: a perfect square. Defaults
-                to `400`.
+            units: Width of the states, `n * n` for matrices of `n x n`: a perfect square.
             variant: Where the GRU's weights come from: `"din1"`, made as matrices; `"din2"`, made
                 as vectors; `"static"`, learned as usual, while the GRU reads the words and their
-                interaction; `"static_interaction"`, the same without the words. Defaults to
-                `"din1"`.
-            concat: `"sum"` or `"split"`, how `"din1"` weighs state and word. Defaults to `"sum"`.
-            use_bias: Whether the weights that are made have a bias, `b_con`. Defaults to `True`.
+                interaction; `"static_interaction"`, the same without the words.
+            concat: `"sum"` or `"split"`, how `"din1"` weighs state and word.
+            use_bias: Whether the weights that are made have a bias, `b_con`.
             encode_hypothesis: Whether the words of sentence 2 go through the GRU of sentence 1 as
-                well. Defaults to `False`.
-            shared_transform: Whether one layer makes the matrices of both sentences. Defaults to
-                `False`.
+                well.
+            shared_transform: Whether one layer makes the matrices of both sentences.
             reset_after: Whether GRUs reset the state after its product with the weights. Dynamic
-                weights always reset it before. Defaults to `False`.
+                weights always reset it before.
             compare_means: Whether the classifier also sees the absolute difference and the product
                 of the two sentences' mean word matrices. Not in the paper; it gains ten points on
-                SICK. Defaults to `False`.
-            hidden_layers: Number of ReLU layers of width `units` before the classifier. Defaults to
-                `2`.
+                SICK.
+            hidden_layers: Number of ReLU layers of width `units` before the classifier.
         """
         super().__init__(**kwargs)
         self.units = units

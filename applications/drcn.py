@@ -110,24 +110,22 @@ class DRCN(FeatureHost):
         """Make the model with random weights. Feature attention follows each autoencoder.
 
         Args:
-            fixed_embedding: Whether there are word vectors that training does not change. Defaults
-                to `True`.
-            units: Width of one direction of a recurrent layer. Defaults to `100`.
-            depth: Number of recurrent layers. Defaults to `5`.
-            attention: Whether there is co-attention. Defaults to `True`.
+            fixed_embedding: Whether there are word vectors that training does not change.
+            units: Width of one direction of a recurrent layer.
+            depth: Number of recurrent layers.
+            attention: Whether there is co-attention.
             recurrent_connection: `"dense"`, `"residual"` or `"none"`, see `DenseCoAttentiveRNN`.
-                Defaults to `"dense"`.
-            attentive_connection: `"dense"`, `"residual"` or `"none"`. Defaults to `"dense"`.
-            embedding_connection: `"dense"` or `"none"`. Defaults to `"dense"`.
+            attentive_connection: `"dense"`, `"residual"` or `"none"`.
+            embedding_connection: `"dense"` or `"none"`.
             autoencoder_after: Recurrent layers, counted from 1, that an autoencoder follows. `None`
-                means 3 and 5, up to `depth`. Defaults to `None`.
-            autoencoder_units: Width of the code. Defaults to `200`.
-            autoencoder_dropout: Dropout rate on the code. Defaults to `0.2`.
-            hidden_units: Width of the two fully connected layers. Defaults to `1000`.
+                means 3 and 5, up to `depth`.
+            autoencoder_units: Width of the code.
+            autoencoder_dropout: Dropout rate on the code.
+            hidden_units: Width of the two fully connected layers.
             batch_normalization: Whether they are normalized before ReLU: in the paper for SNLI,
-                MultiNLI, TrecQA and SelQA, but not for Quora. Defaults to `False`.
-            embedding_dropout: Dropout rate on word and character embeddings. Defaults to `0.5`.
-            l2: L2 penalty on every kernel but not on embeddings. Defaults to `1e-6`.
+                MultiNLI, TrecQA and SelQA, but not for Quora.
+            embedding_dropout: Dropout rate on word and character embeddings.
+            l2: L2 penalty on every kernel but not on embeddings.
         """
         super().__init__(trainable_embedding=trainable_embedding, exact_match=exact_match, **kwargs)
         self.fixed_embedding = fixed_embedding

@@ -110,31 +110,26 @@ class DRrNet(PairModel):
         """Make the model with random weights.
 
         Args:
-            pos_dim: Width of the embedding of a part-of-speech tag; 0 makes tags one-hot. Defaults
-                to `0`.
-            units: Width of a GRU, and of the hidden layer of the pooling. Defaults to `256`.
-            depth: Number of recurrent layers, l_s; the paper tries 1 to 4. Defaults to `3`.
-            attention_units: Width of the hidden layer that scores a token for re-reading. Defaults
-                to `200`.
-            steps: Number of tokens that are read again, T; the paper tries 1 to 10. Defaults to `6`.
-            beta: Sharpness of their selection. Defaults to `10.0`.
-            selection: `"soft"`, `"straight_through"` or `"hard"`, see `RerereadAttention`. Defaults
-                to `"soft"`.
+            pos_dim: Width of the embedding of a part-of-speech tag; 0 makes tags one-hot.
+            units: Width of a GRU, and of the hidden layer of the pooling.
+            depth: Number of recurrent layers, l_s; the paper tries 1 to 4.
+            attention_units: Width of the hidden layer that scores a token for re-reading.
+            steps: Number of tokens that are read again, T; the paper tries 1 to 10.
+            beta: Sharpness of their selection.
+            selection: `"soft"`, `"straight_through"` or `"hard"`, see `RerereadAttention`.
             init_projection: Whether a dense layer narrows the global vector to the initial state of
-                the re-reading GRU. Without it that GRU is as wide as the global vector. Defaults to
-                `True`.
+                the re-reading GRU. Without it that GRU is as wide as the global vector.
             use_initial_vector: Whether that state comes from the sentence's own global vector; else
-                it is zero. Defaults to `True`.
-            use_guide: Whether the other sentence's global vector guides the selection. Defaults to
-                `True`.
+                it is zero.
+            use_guide: Whether the other sentence's global vector guides the selection.
             coverage: Whether a step reads other words than the steps before it, see
-                `RerereadAttention`. Defaults to `False`.
-            use_global: Whether the global vectors are compared. Defaults to `True`.
-            use_dynamic: Whether the re-read vectors are compared. Defaults to `True`.
-            hidden_units: Width of the two hidden layers of each classifier. Defaults to `256`.
+                `RerereadAttention`.
+            use_global: Whether the global vectors are compared.
+            use_dynamic: Whether the re-read vectors are compared.
+            hidden_units: Width of the two hidden layers of each classifier.
             aux_loss_weight: Weight of the loss of each of the two intermediate predictions, p_h and
                 p_v, in training. It is the loss given to `compile`, so `loss` is not comparable
-                with `val_loss`; 0 leaves them out. Defaults to `1.0`.
+                with `val_loss`; 0 leaves them out.
 
         Raises:
             InputError: `use_global` and `use_dynamic` are both off, or `aux_loss_weight` is below 0.

@@ -71,13 +71,11 @@ class ESIM(FeatureHost):
 
         Args:
             units: Width of one direction of a BiLSTM, of the projection and of the hidden layer.
-                Defaults to `300`.
             dropout: Dropout rate on embeddings and on the projection (one mask per sentence, the
-                same for all its tokens), and before each dense layer of the classifier. Defaults to
-                `0.5`.
-            placement: Place of feature attention: `"fused"`, between the projection and its dropout;
-                or `"attended"`, on what each word attends to, as in the text and the code of the SFA
-                paper. Defaults to `"fused"`.
+                same for all its tokens), and before each dense layer of the classifier.
+            placement: Place of feature attention: `"fused"`, between the projection and its
+                dropout; or `"attended"`, on what each word attends to, as in the text and the code
+                of the SFA paper.
         """
         super().__init__(trainable_embedding=trainable_embedding, dropout=dropout, **kwargs)
         self.units = units

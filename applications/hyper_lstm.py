@@ -43,12 +43,11 @@ class HyperLSTM(PairModel):
         """Make the model with random weights.
 
         Args:
-            units: Width of a state. Defaults to `300`.
-            hyper_units: Width of the small LSTM. Defaults to `128`.
-            embedding_units: How many numbers a scale of the weights is made from. Defaults to `4`.
-            layer_norm: Whether gates and cell are normalized. Defaults to `False`.
-            shared_encoder: Whether both sentences go through one LSTM instead of one each. Defaults
-                to `False`.
+            units: Width of a state.
+            hyper_units: Width of the small LSTM.
+            embedding_units: How many numbers a scale of the weights is made from.
+            layer_norm: Whether gates and cell are normalized.
+            shared_encoder: Whether both sentences go through one LSTM instead of one each.
         """
         super().__init__(**kwargs)
         self.units = units

@@ -113,30 +113,22 @@ class LadRaNet(BackboneModel):
         Args:
             contextual: `"transformer"`, the backbone's blocks; or `"stack_gru"`, DRr-Net's stack in
                 their place: GRUs over the backbone's embeddings, and attention that pools their
-                states. Defaults to `"transformer"`.
-            units: Width of one of those GRUs. Defaults to `256`.
-            depth: Number of those GRUs. Defaults to `3`.
+                states.
+            units: Width of one of those GRUs.
+            depth: Number of those GRUs.
             layer_weighting: How the backbone's blocks are summed: `"softmax"`, with weights that
-                sum to 1, or `"free"`, with any numbers. Defaults to `"softmax"`.
+                sum to 1, or `"free"`, with any numbers.
             widths: Tokens in a phrase, one convolutional unit each, d_k; `()` for no phrases.
-                Defaults to `(2, 3)`.
-            hidden_filters: Width between the two convolutions of a unit. Defaults to `500`.
-            attention_units: Width of the hidden layers that score tokens and units. Defaults to
-                `200`.
-            steps: How often the pair is read again, T; the paper tries 1 to 8, 0 is never. Defaults
-                to `5`.
-            beta: Sharpness of the choice. Defaults to `10.0`.
-            fuse_word: Whether the chosen token is read next to the chosen phrases. Defaults to
-                `True`.
-            coverage: `"multiply"`, `"log"` or `"off"`, see `DynamicSequentialAttention`. Defaults to
-                `"multiply"`.
-            clip_coverage: Whether coverage stays at 0 or above. Defaults to `True`.
-            coverage_update: `"probability"` or `"score"`, by which coverage falls. Defaults to
-                `"probability"`.
-            use_global: Whether the global vector h_ab is part of what is classified. Defaults to
-                `True`.
+            hidden_filters: Width between the two convolutions of a unit.
+            attention_units: Width of the hidden layers that score tokens and units.
+            steps: How often the pair is read again, T; the paper tries 1 to 8, 0 is never.
+            beta: Sharpness of the choice.
+            fuse_word: Whether the chosen token is read next to the chosen phrases.
+            coverage: `"multiply"`, `"log"` or `"off"`, see `DynamicSequentialAttention`.
+            clip_coverage: Whether coverage stays at 0 or above.
+            coverage_update: `"probability"` or `"score"`, by which coverage falls.
+            use_global: Whether the global vector h_ab is part of what is classified.
             fusion: How h_ab and the states of re-reading become one vector, `"mean"` or `"max"`.
-                Defaults to `"mean"`.
             hidden_units: Width of the classifier's hidden layer. Defaults to `None`, the width of a
                 token.
 

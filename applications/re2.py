@@ -115,17 +115,17 @@ class RE2(FeatureHost):
         """Make the model with random weights. Feature attention stands before the pooling.
 
         Args:
-            units: Width of every convolution and dense layer. Defaults to `150`.
-            blocks: Number of blocks. Defaults to `3`.
-            encoder_layers: Number of convolutions per block. Defaults to `2`.
+            units: Width of every convolution and dense layer.
+            blocks: Number of blocks.
+            encoder_layers: Number of convolutions per block.
             alignment: Keys of the attention: `"linear"`, a dense layer of the states, or
-                `"identity"`, the states. Defaults to `"linear"`.
-            fusion: `"full"` or `"simple"`, see `AlignmentFusion`. Defaults to `"full"`.
+                `"identity"`, the states.
+            fusion: `"full"` or `"simple"`, see `AlignmentFusion`.
             connection: Input of block n + 1 from the outputs r: `"augmented"`, `[(r_{n-1} + r_n) /
                 sqrt(2); word vectors]`; `"residual"`, the input of block n plus its output, over
-                sqrt(2); `"none"`, the output. Defaults to `"augmented"`.
+                sqrt(2); `"none"`, the output.
             prediction: Input of the last layers: `"full"`, `[p; q; p - q; p * q]`; `"symmetric"`,
-                the same with `|p - q|`; `"simple"`, `[p; q]`. Defaults to `"full"`.
+                the same with `|p - q|`; `"simple"`, `[p; q]`.
         """
         super().__init__(**kwargs)
         self.units = units

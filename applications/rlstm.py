@@ -49,9 +49,9 @@ class RLSTM(PairModel):
 
         Args:
             units: Width of a state: of both directions together over sentence 1, of each over
-                sentence 2. An even number. Defaults to `300`.
-            tanh: Whether the attention's score has a tanh. Without it, as printed in the paper, what
-                was read does not influence what is read next. Defaults to `True`.
+                sentence 2. An even number.
+            tanh: Whether the attention's score has a tanh. Without it, as printed in the paper,
+                what was read does not influence what is read next.
         """
         super().__init__(**kwargs)
         self.units = units
