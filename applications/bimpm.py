@@ -9,7 +9,7 @@ from keras_sentmatch.applications._views import CallWith
 from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
 from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import Sentence, both
-from keras_sentmatch.applications.picture_specs import FEATURE_MAP, FEATURE_PICTURES, PictureSpec
+from keras_sentmatch.applications.picture_specs import FEATURE_PICTURES, PictureSpec
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers import BidirectionalRNN, MultiPerspectiveMatching
 from keras_sentmatch.ops.sequence import last_state
@@ -127,7 +127,6 @@ class BiMPM(FeatureHost):
         *FEATURE_ATTENTION,
     ]
     pictures = (
-        *FEATURE_PICTURES,
         PictureSpec(
             "cosines",
             "direction 1 2",
@@ -142,5 +141,5 @@ class BiMPM(FeatureHost):
             "For each strategy (a block of rows; by default full, max, attentive, max-attentive) "
             "the perspectives of the forward states, then of the backward ones.",
         ),
-        FEATURE_MAP,
+        *FEATURE_PICTURES,
     )

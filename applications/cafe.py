@@ -11,7 +11,6 @@ from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD
 from keras_sentmatch.applications.pair_model import Sentence, both
 from keras_sentmatch.applications.picture_specs import (
     ATTENTION,
-    FEATURE_MAP,
     FEATURE_PICTURES,
     WITHIN,
     PictureSpec,
@@ -166,7 +165,6 @@ class CAFE(FeatureHost):
         *FEATURE_ATTENTION,
     ]
     pictures = (
-        *FEATURE_PICTURES,
         ATTENTION,
         PictureSpec(
             "intra_attention_{side}", "{side} {side}", "Intra-attention, sentence {side}", WITHIN
@@ -184,5 +182,5 @@ class CAFE(FeatureHost):
                 )
             },
         ),
-        FEATURE_MAP,
+        *FEATURE_PICTURES,
     )

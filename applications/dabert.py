@@ -139,13 +139,15 @@ class DABERT(BackboneModel):
             channels=self.channels,
             distance=self.distance,
             cross=self.cross,
-            attention_units=self.attention_units,
-            alignment=self.alignment,
-            gate=self.gate,
-            filter_gate=self.filter_gate,
-            output_mode=self.output_mode,
-            output_stddev=self.output_stddev,
-            regulation=self.regulation,
+            fusion_options={
+                "attention_units": self.attention_units,
+                "alignment": self.alignment,
+                "gate": self.gate,
+                "filter_gate": self.filter_gate,
+                "output_mode": self.output_mode,
+                "output_stddev": self.output_stddev,
+                "regulation": self.regulation,
+            },
         )
 
     def backbone_layers(self) -> list[keras.layers.Layer]:

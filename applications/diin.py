@@ -11,14 +11,13 @@ from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, Feature
 from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import Sentence
 from keras_sentmatch.applications.picture_specs import (
-    FEATURE_MAP,
     FEATURE_PICTURES,
     WITHIN,
     PictureSpec,
 )
 from keras_sentmatch.applications.registry import register_model
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import Highway
+from keras_sentmatch.layers.base import require
 from keras_sentmatch.layers.diin import DecayingDropout, DenseInteractionCNN, SelfAttentionFusion
 from keras_sentmatch.ops.masking import at_least_float32
 
@@ -133,11 +132,11 @@ class DIIN(FeatureHost):
         self.difference_penalty = difference_penalty
         self.l2 = l2
         self.l2_steps = l2_steps
-        if not max_length >> blocks:
-            raise InputError(
-                f"max_length must be at least 2 ** blocks, because each block halves the grid. "
-                f"Received: max_length={max_length}, blocks={blocks}"
-            )
+        require(
+            max_length >> blocks,
+            f"max_length must be at least 2 ** blocks, because each block halves the grid. "
+            f"Received: max_length={max_length}, blocks={blocks}",
+        )
         decay = dropout, dropout_decay, dropout_decay_steps
 
         self.word_representation = self.make_word_representation(dropout=0.0)
@@ -191,11 +190,10 @@ class DIIN(FeatureHost):
         *FEATURE_ATTENTION,
     ]
     pictures = (
-        *FEATURE_PICTURES,
         PictureSpec(
             "self_attention_{side}", "{side} {side}", "Self-attention, sentence {side}", WITHIN
         ),
-        FEATURE_MAP,
+        *FEATURE_PICTURES,
     )
 
 

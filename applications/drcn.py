@@ -9,24 +9,16 @@ from keras import ops
 
 from keras_sentmatch.applications._views import CallWith
 from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
-from keras_sentmatch.applications.hyperparameters import (
-    DROPOUT,
-    FEATURE_ATTENTION,
-    WORD_MODELS,
-    Choice,
-)
+from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import Sentence
-from keras_sentmatch.applications.picture_specs import (
-    ATTENTION,
-    FEATURE_MAP,
-    FEATURE_PICTURES,
-    POOL_RATES,
-)
+from keras_sentmatch.applications.picture_specs import ATTENTION, FEATURE_PICTURES, POOL_RATES
 from keras_sentmatch.applications.registry import register_model
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import DenseCoAttentiveRNN
+from keras_sentmatch.layers.base import require
 from keras_sentmatch.ops import masked_max
 from keras_sentmatch.ops.masking import max_pool_rates
+
+RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of dropout, to search
 
 
 def _connected(attentive: str, recurrent: str, embedding: str = "dense") -> dict[str, Any]:
@@ -168,17 +160,16 @@ class DRCN(FeatureHost):
         Layers after an autoencoder start again from its code, so the stack can be divided there for
         feature attention to go in between. Without feature attention it is one part.
         """
-        if any(not 1 <= layer <= self.depth for layer in autoencoders):
-            raise InputError(
-                f"autoencoder_after counts recurrent layers from 1 to depth={self.depth}. "
-                f"Received: autoencoder_after={self.autoencoder_after!r}"
-            )
+        require(
+            all(1 <= layer <= self.depth for layer in autoencoders),
+            f"autoencoder_after counts recurrent layers from 1 to depth={self.depth}. "
+            f"Received: autoencoder_after={self.autoencoder_after!r}",
+        )
         divided = self.feature_attention is not None
-        if divided and not autoencoders:
-            raise InputError(
-                "DRCN has feature attention after each autoencoder. Received: autoencoder_after=(). "
-                "Add an autoencoder or set feature_attention=None."
-            )
+        require(
+            autoencoders or not divided,
+            "DRCN has feature attention after each autoencoder. Received: autoencoder_after=().",
+        )
         ends = sorted({*autoencoders, self.depth}) if divided else [self.depth]
         self.stacks, self.feature_blocks = [], []
         for i, (start, end) in enumerate(zip([0, *ends], ends), start=1):
@@ -257,11 +248,11 @@ class DRCN(FeatureHost):
         Choice("model.units", (50, 100, 150)),
         Choice("model.hidden_units", (250, 500, 1000)),
         Choice("model.autoencoder_units", (100, 200, 300)),
-        Choice("model.embedding_dropout", DROPOUT),
-        Choice("model.autoencoder_dropout", DROPOUT),
+        Choice("model.embedding_dropout", RATES),
+        Choice("model.autoencoder_dropout", RATES),
         *FEATURE_ATTENTION,
     ]
-    pictures = (*FEATURE_PICTURES, ATTENTION, POOL_RATES, FEATURE_MAP)
+    pictures = (ATTENTION, POOL_RATES, *FEATURE_PICTURES)
 
 
 def _autoencoders(depth: int, after: Sequence[int] | None) -> list[int]:

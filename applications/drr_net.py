@@ -10,8 +10,8 @@ from keras_sentmatch.applications.hyperparameters import BETAS, FLAG, WORD_MODEL
 from keras_sentmatch.applications.pair_model import PairModel, Sentence, both
 from keras_sentmatch.applications.picture_specs import READ, PictureSpec, joined_rows
 from keras_sentmatch.applications.registry import register_model
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import Highway, RerereadAttention, SelfAttentionPooling, StackRNN
+from keras_sentmatch.layers.base import require
 
 
 @register_model("drr_net")
@@ -137,10 +137,10 @@ class DRrNet(PairModel):
         super().__init__(
             char_dim=char_dim, char_filters=char_filters, exact_match=exact_match, **kwargs
         )
-        if not (use_global or use_dynamic):
-            raise InputError("Nothing is left to compare. Set use_global or use_dynamic to True.")
-        if aux_loss_weight < 0:
-            raise InputError(f"aux_loss_weight must be at least 0. Received: {aux_loss_weight!r}")
+        compares = use_global or use_dynamic
+        require(compares, "Nothing is left to compare. Set use_global or use_dynamic to True.")
+        right = aux_loss_weight >= 0
+        require(right, f"aux_loss_weight must be at least 0. Received: {aux_loss_weight!r}")
         self.pos_dim = pos_dim
         self.units = units
         self.depth = depth

@@ -6,7 +6,7 @@ from keras import ops
 from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
 from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import Sentence, both
-from keras_sentmatch.applications.picture_specs import ATTENTION, FEATURE_MAP, FEATURE_PICTURES
+from keras_sentmatch.applications.picture_specs import ATTENTION, FEATURE_PICTURES
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers import BidirectionalRNN, CoAttention
 from keras_sentmatch.layers.base import require_choice
@@ -112,4 +112,4 @@ class ESIM(FeatureHost):
         ),
         *FEATURE_ATTENTION[1:],
     ]
-    pictures = (*FEATURE_PICTURES, ATTENTION, FEATURE_MAP)
+    pictures = (ATTENTION, *FEATURE_PICTURES)

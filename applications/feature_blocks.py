@@ -9,6 +9,7 @@ import keras
 from keras_sentmatch.applications.pair_model import PairModel
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
+from keras_sentmatch.layers.base import require
 from keras_sentmatch.ops.similarity import dot_matrix
 
 KINDS = {"fa": FeatureAttention, "sfa": SelectiveFeatureAttention}
@@ -35,7 +36,7 @@ class FeatureHost(PairModel):
     """A model whose features can be gated by feature attention, one block per sentence.
 
     Args:
-        feature_attention: `"fa"`, `"sfa"`, a layer to copy, or `None` for no blocks.
+        feature_attention: `"fa"`, `"sfa"`, or `None` for no blocks.
         feature_attention_config: Arguments of the blocks, and `share`, whether both sentences share
             one block. Missing arguments have the host's `feature_attention_defaults`, else the
             layer's own defaults.
@@ -46,13 +47,11 @@ class FeatureHost(PairModel):
     def __init__(
         self,
         *,
-        feature_attention=None,
+        feature_attention: str | None = None,
         feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if isinstance(feature_attention, keras.layers.Layer):
-            feature_attention = keras.saving.serialize_keras_object(feature_attention)
         self.feature_attention = feature_attention
         self.feature_attention_config = feature_attention_config
 
@@ -65,21 +64,14 @@ class FeatureHost(PairModel):
         """
         kind, config = self.feature_attention, dict(self.feature_attention_config or {})
         if kind is None:
-            if config:
-                raise InputError(
-                    f"feature_attention_config={config} has no block to configure. "
-                    "Set feature_attention to 'fa' or 'sfa'."
-                )
+            none = f"feature_attention_config={config} has no block. Set feature_attention to 'fa' or 'sfa'."
+            require(not config, none)
             return ()
         share = config.pop("share", False)
 
         def block(side: str) -> keras.layers.Layer:
-            here = {**config, "name": f"{name}_{side}", "dtype": self.policy}
-            if isinstance(kind, str):
-                of_host = self.feature_attention_defaults.get(kind, {})
-                return KINDS[kind](**{**defaults, **of_host, **here})
-            config_of_layer = {**kind["config"], **here}
-            return keras.saving.deserialize_keras_object({**kind, "config": config_of_layer})
+            of_host = self.feature_attention_defaults.get(kind, {})
+            return self.make(KINDS[kind], f"{name}_{side}", **{**defaults, **of_host, **config})
 
         try:
             return (block("both"),) * 2 if share else (block("1"), block("2"))
@@ -87,7 +79,7 @@ class FeatureHost(PairModel):
             raise InputError(
                 f"No feature attention can be made from feature_attention={kind!r} and "
                 f"feature_attention_config={self.feature_attention_config!r}: {error}. Expected "
-                f"None, {', '.join(map(repr, KINDS))} or a layer, and the layer's arguments."
+                f"None, {', '.join(map(repr, KINDS))}, and the block's arguments."
             ) from error
 
     def attend_features(

@@ -182,7 +182,6 @@ def _is_number(value) -> bool:
 # What models share.
 
 FLAG = (False, True)
-DROPOUT = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 BETAS = (1.0, 5.0, 10.0, 50.0, 100.0)
 _WARM_UP = ["linear_warm_up_decay", "cosine_warm_up_decay"]
 _TRAINING: list[Parameter] = [
@@ -201,7 +200,7 @@ _TRAINING: list[Parameter] = [
 WORD_MODELS: list[Parameter] = [
     *_TRAINING,
     Choice("training.batch_size", (16, 32, 64, 128)),
-    Choice("model.dropout", DROPOUT),
+    Choice("model.dropout", (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)),
     Choice("encoder.max_length", (16, 24, 32, 48, 64)),
 ]
 BACKBONES: list[Parameter] = [

@@ -13,14 +13,13 @@ from keras_sentmatch.applications.hyperparameters import BACKBONES, BETAS, Choic
 from keras_sentmatch.applications.pair_model import Sentence
 from keras_sentmatch.applications.picture_specs import READ, PictureSpec
 from keras_sentmatch.applications.registry import register_model
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     DynamicSequentialAttention,
     PhraseCNN,
     SelfAttentionPooling,
     StackRNN,
 )
-from keras_sentmatch.layers.base import require_choice
+from keras_sentmatch.layers.base import require, require_choice
 from keras_sentmatch.layers.ladra_net import LayerWeightedSum
 
 _WIDTHS: dict[str, list[int]] = {"none": []} | {
@@ -139,12 +138,8 @@ class LadRaNet(BackboneModel):
         require_choice(("transformer", "stack_gru"), contextual=contextual)
         require_choice(("softmax", "free"), layer_weighting=layer_weighting)
         require_choice(("mean", "max"), fusion=fusion)
-        if steps < 0:
-            raise InputError(f"steps must be at least 0. Received: steps={steps!r}")
-        if not (use_global or steps):
-            raise InputError(
-                "Nothing is left to classify. Set use_global to True or steps above 0."
-            )
+        require(steps >= 0, f"steps must be at least 0. Received: steps={steps!r}")
+        require(use_global or steps, "Nothing is left to classify. Set use_global or steps.")
         super().__init__(backbone, **kwargs)
         self.contextual = contextual
         self.units = units

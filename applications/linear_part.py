@@ -21,10 +21,7 @@ MOST_PAIRS = 50_000  # to learn from the products of features; of more, a networ
 class LinearPart:
     """The linear part of a model: its layers, and how its weights are solved.
 
-    Args:
-        model: The model.
-        matching: Whether to use all of `MatchingFeatures`; otherwise the shares of common words.
-        trainable: Whether gradients change the weights too.
+    `matching` uses all of `MatchingFeatures`, not only the shares of common words.
     """
 
     def __init__(self, model: PairModel, matching: bool, trainable: bool = False):
@@ -66,14 +63,8 @@ class LinearPart:
     ) -> float:
         """Solve the weights by logistic regression, or by ridge regression for scores.
 
-        Args:
-            words: Vocabulary, in the order of the ids.
-            train: Training pairs.
-            validation: Validation pairs, which choose `strength`; None if it is given.
-            strength: Inverse of the regularization.
-
-        Returns:
-            The strength.
+        `words` is the vocabulary. Validation pairs choose the `strength`, the inverse of the
+        regularization, unless it is given; it is returned.
         """
         self._set_facts(words, train[0])
         parts = [train] if validation is None else [train, validation]
@@ -218,11 +209,7 @@ def solve_linear(
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """The weights `[F, classes]`, the bias `[classes]` and the strength of a linear model.
 
-    Args:
-        train: Features `[pairs, F]`, sparse or not, labels, and perhaps how much each counts.
-        validation: The same; they choose the strength, unless it is given.
-        classes: Number of classes; 1 for scores.
-        strength: The inverse of the regularization.
+    Pairs are features `[pairs, F]`, sparse or not, labels, and perhaps how much each counts.
     """
     if strength is not None:
         return *_fit(classes, strength, *train), strength
@@ -269,10 +256,7 @@ def _fit(
 def prediction_error(
     logits: np.ndarray, labels: np.ndarray, counts: np.ndarray | None = None
 ) -> float:
-    """The mean cross entropy, or the mean squared error of scores `[pairs, 1]`.
-
-    `counts` says how much each pair counts.
-    """
+    """The mean cross entropy, or the mean squared error of scores `[pairs, 1]`."""
     if logits.shape[1] == 1:
         return float(np.average((logits[:, 0] - labels) ** 2, weights=counts))
     from scipy.special import log_softmax

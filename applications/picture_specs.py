@@ -66,8 +66,7 @@ _PRODUCTS = "The mean over the features of the product of two words' vectors."
 _COLUMNS = (
     "A column for each feature; a row for each branch of SFA (or for each autoencoder, with FA)."
 )
-FEATURE_MAP = PictureSpec("feature_map_base", "autoencoder? 1 2", _MAP, _PRODUCTS)
-FEATURE_PICTURES = (
+FEATURE_PICTURES: tuple[PictureSpec, ...] = (
     PictureSpec("feature_map_before", "autoencoder? 1 2", f"{_MAP}, before the blocks", _PRODUCTS),
     PictureSpec("feature_map", "autoencoder? 1 2", f"{_MAP}, after the blocks", _PRODUCTS),
     PictureSpec(
@@ -85,6 +84,7 @@ FEATURE_PICTURES = (
         _COLUMNS,
         top=1,
     ),
+    PictureSpec("feature_map_base", "autoencoder? 1 2", _MAP, _PRODUCTS),
 )
 WEIGHTS = (
     PictureSpec(

@@ -10,13 +10,7 @@ from keras import ops
 from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
 from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import Sentence, both
-from keras_sentmatch.applications.picture_specs import (
-    ATTENTION,
-    FEATURE_MAP,
-    FEATURE_PICTURES,
-    POOL_RATES,
-    PictureSpec,
-)
+from keras_sentmatch.applications.picture_specs import ATTENTION, FEATURE_PICTURES, POOL_RATES
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers import CoAttention
 from keras_sentmatch.layers.base import require_choice, require_positive
@@ -28,6 +22,8 @@ from keras_sentmatch.layers.re2 import (
 )
 from keras_sentmatch.ops import masked_max
 from keras_sentmatch.ops.masking import max_pool_rates
+
+_TWO_BLOCKS = {"num_classes": 2, "units": 200, "blocks": 2}
 
 
 @register_model("re2")
@@ -175,21 +171,9 @@ class RE2(FeatureHost):
     summary_line = "convolutional blocks that align the sentences again and again"
     presets = {
         "snli": {"num_classes": 3, "units": 150, "blocks": 3},
-        "quora": {"num_classes": 2, "units": 200, "blocks": 2, "prediction": "symmetric"},
-        "scitail": {
-            "num_classes": 2,
-            "units": 200,
-            "blocks": 2,
-            "encoder_layers": 3,
-            "alignment": "identity",
-        },
-        "wikiqa": {
-            "num_classes": 2,
-            "units": 200,
-            "blocks": 2,
-            "encoder_layers": 3,
-            "prediction": "simple",
-        },
+        "quora": {**_TWO_BLOCKS, "prediction": "symmetric"},
+        "scitail": {**_TWO_BLOCKS, "encoder_layers": 3, "alignment": "identity"},
+        "wikiqa": {**_TWO_BLOCKS, "encoder_layers": 3, "prediction": "simple"},
         **FEATURE_PRESETS,
     }
     search_space = [
@@ -203,9 +187,4 @@ class RE2(FeatureHost):
         Choice("model.prediction", ("simple", "symmetric", "full")),
         *FEATURE_ATTENTION,
     ]
-    pictures: ClassVar[tuple[PictureSpec, ...]] = (
-        *FEATURE_PICTURES,
-        ATTENTION,
-        POOL_RATES,
-        FEATURE_MAP,
-    )
+    pictures: ClassVar = (ATTENTION, POOL_RATES, *FEATURE_PICTURES)

@@ -9,8 +9,8 @@ from keras_sentmatch.applications.hyperparameters import FLAG, WORD_MODELS, Choi
 from keras_sentmatch.applications.pair_model import PairModel, Sentence
 from keras_sentmatch.applications.picture_specs import PictureSpec
 from keras_sentmatch.applications.registry import register_model
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import BidirectionalRNN, RereadingLSTM
+from keras_sentmatch.layers.base import require
 from keras_sentmatch.ops import masked_mean
 
 
@@ -56,10 +56,7 @@ class RLSTM(PairModel):
         super().__init__(**kwargs)
         self.units = units
         self.tanh = tanh
-        if units % 2:
-            raise InputError(
-                f"units must be even, half of it for each direction. Received: units={units}"
-            )
+        require(units % 2 == 0, f"units must be even. Received: units={units}")
 
         self.word_representation = self.make_word_representation()
         self.encoding = self.make(BidirectionalRNN, "encoding", units // 2)

@@ -297,47 +297,7 @@ def dense_co_attentive_rnn(
     return {"p": xs[0], "q": xs[1], "attentions": attentions, "losses": losses, "widths": widths}
 
 
-def matching_vector(p: Array, q: Array) -> Array:
-    """Eq 7: v = [p; q; p + q; p - q; |p - q|], the absolute value element by element."""
-    return np.concatenate([p, q, p + q, p - q, np.abs(p - q)], axis=-1)
-
-
 def batch_norm(
     x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, epsilon: float = 1e-3
 ) -> Array:
     return (x - mean) / np.sqrt(variance + epsilon) * gamma + beta
-
-
-def drcn_forward(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole DRCN in inference mode, from its weights by name."""
-    ids = [np.asarray(inputs[f"word_ids_{n}"]) for n in (1, 2)]
-    masks = [i != 0 for i in ids]
-    flags = exact_match(*ids)
-    xs = []
-    for n in (0, 1):  # eq 1: [E_tr; E_fix; char CNN; flag]
-        parts = [np.asarray(table, np.float64)[ids[n]] for table in weights["embeddings"]]
-        if weights.get("char") is not None:
-            parts.append(char_cnn(inputs[f"char_ids_{n + 1}"], *weights["char"]))
-        if weights.get("flag", True):
-            parts.append(flags[n][..., None])
-        xs.append(np.concatenate(parts, -1))
-    options = {k: weights[k] for k in ("row", "attention") if k in weights}
-    stack = weights["layers"], weights.get("autoencoders")
-    out = dense_co_attentive_rnn(*xs, *masks, *stack, **options)
-    pooled = [masked_max(out[side], m)[0] for side, m in zip("pq", masks)]
-    v = matching_vector(*pooled)
-    for kernel, bias, *norm in weights["hidden"]:  # batch norm stands before the ReLU
-        v = v @ kernel + bias
-        v = relu(batch_norm(v, *norm[0]) if norm else v)
-    logits = v @ weights["output"][0] + weights["output"][1]
-    out["probabilities"] = logits if logits.shape[-1] == 1 else softmax(logits)
-    out["rates"] = [max_pool_rates(out[side], m) for side, m in zip("pq", masks)]
-    return out
-
-
-def max_pool_rates(x: Array, mask: Array) -> Array:
-    """`[B, L]`: fraction of the pooled dimensions whose arg-max is this token: rows sum to 1."""
-    mask = np.asarray(mask, bool)
-    winners = masked_max(x, mask)[1]
-    rates = (winners[:, None, :] == np.arange(mask.shape[1])[None, :, None]).mean(axis=-1)
-    return np.where(mask, rates, 0)

@@ -13,11 +13,8 @@ from tests.oracles import Array, masked_softmax, relu, sigmoid, softmax
 from tests.oracles_blocks import conv1d_same, layer_norm
 from tests.oracles_hosts import gelu as gelu_approximate
 from tests.oracles_recurrent import (
-    class_probabilities,
     dense,
     gru_step,
-    mlp,
-    self_attention_pooling,
     zero_pads,
 )
 
@@ -348,75 +345,3 @@ def transformer(
         outputs.append(x)
         maps.append(attention)
     return outputs, maps
-
-
-def classify(x: Array, weights: Sequence[Sequence[Array]]) -> dict[str, Array]:
-    logits = mlp(x, weights)
-    return {"logits": logits, "probabilities": class_probabilities(logits)}
-
-
-def dabert(
-    embedded: Array,
-    mask: Array,
-    weights: Mapping[str, Any],
-    segment_ids: Array | None = None,
-    dual: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> dict[str, Any]:
-    """A cross-encoder, of whose layers those with weights `fusion` are dual attention blocks."""
-    x = zero_pads(embedded, mask)
-    names = ("affinity", "difference", "gate", "filter", "change")
-    kept: dict[str, list] = {name: [] for name in names}
-    for layer in weights["layers"]:
-        if layer.get("fusion") is None:
-            x, _ = transformer_encoder(x, mask, layer, **options)
-            continue
-        made = dual_attention_block(
-            x, mask, layer, layer["fusion"], segment_ids, **(dual or {}), **options
-        )
-        x = made["output"]
-        for name, values in kept.items():
-            values.append(made[name])
-    pooled = x[:, 0]
-    if weights.get("pooler") is not None:
-        pooled = np.tanh(dense(pooled, weights["pooler"]))
-    return {**classify(pooled, [weights["classifier"]]), **kept}
-
-
-def ladra_net(
-    embedded: Array, mask: Array, weights: Mapping[str, Any], **options: Any
-) -> dict[str, Any]:
-    """From the output of the embeddings on: `layers`, then `ladra_net_head`."""
-    return ladra_net_head(
-        transformer(embedded, mask, weights["layers"], **options)[0], mask, weights
-    )
-
-
-def ladra_net_head(
-    layers: Sequence[Array], mask: Array, weights: Mapping[str, Any], sentence: Array | None = None
-) -> dict[str, Any]:
-    """From the outputs of an encoder's layers on, `[B, L, D]` each.
-
-    `sentence` `[B, D]`: h^0 of the pair; by default the first token of the last layer. `use_pair`:
-    whether h_ab has a part in eq 15.
-    """
-    logits = np.reshape(np.asarray(weights["layer_logits"], np.float64), -1)
-    normalize = weights.get("normalize_layers", True)
-    words = zero_pads(layer_weighted_sum(layers, logits, normalize), mask)
-    if sentence is None:
-        sentence = zero_pads(layers[-1], mask)[:, 0]
-    phrases, sentences = words[:, None], [sentence]
-    if weights["phrase"]:
-        units = phrase_cnn(words, mask, weights["phrase"])
-        phrases = np.concatenate([phrases, units], 1)
-        for r, pooling in enumerate(weights["pooling"]):
-            sentences.append(self_attention_pooling(units[:, r], mask, *pooling)[0])
-    pair = sum(sentences) / len(sentences)
-    out: dict[str, Any] = {}
-    parts = [pair] if weights.get("use_pair", True) else []
-    if weights.get("dsa") is not None:
-        out |= dynamic_sequential_attention(phrases, mask, pair, **weights["dsa"])
-        parts += list(np.moveaxis(out["states"], 1, 0))
-    reduce = {"mean": np.mean, "max": np.max}[weights.get("fusion", "mean")]
-    out["vector"] = reduce(np.stack(parts), axis=0)
-    return out | classify(out["vector"], weights["mlp"])

@@ -11,12 +11,8 @@ import numpy as np
 
 from tests.oracles import (
     Array,
-    char_cnn,
-    exact_match,
     gru,
-    highway,
     lstm,
-    masked_mean,
     masked_softmax,
     relu,
     sigmoid,
@@ -74,37 +70,6 @@ def char_lstm(char_ids: Array, table: Array, *directions: Sequence[Array]) -> Ar
         for n, weights in enumerate(directions)
     ]
     return zero_pads(np.concatenate(states, -1), real.any(-1)).reshape(*ids.shape[:2], -1)
-
-
-def word_features(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> tuple[list, list]:
-    """Both sentences' features `[B, L, D]` (zero at pads) and masks (id 0 is padding).
-
-    Inputs: word_ids_1, char_ids_1, pos_1, antonym_1, ..._2, as far as used. The features in their
-    order, all from `weights`:
-      embeddings: tables `[V, D]`;
-      char: (table, kernel, bias) of a char CNN, or char_lstm: (table, forward[, backward]);
-      flag: whether the exact-match flag is used (False);
-      pos: a table `[tags, d]` looked up by tag id; the identity matrix makes it one-hot;
-      antonym: whether the antonym flag is used (False).
-    """
-    ids = [np.asarray(inputs[f"word_ids_{n}"]) for n in (1, 2)]
-    flags = exact_match(*ids)
-    xs = []
-    for n in (0, 1):
-        side = {k[:-2]: np.asarray(v) for k, v in inputs.items() if k.endswith(f"_{n + 1}")}
-        parts = [np.asarray(table, np.float64)[ids[n]] for table in weights["embeddings"]]
-        if weights.get("char") is not None:
-            parts.append(char_cnn(side["char_ids"], *weights["char"]))
-        if weights.get("char_lstm") is not None:
-            parts.append(char_lstm(side["char_ids"], *weights["char_lstm"]))
-        if weights.get("flag", False):
-            parts.append(flags[n][..., None])
-        if weights.get("pos") is not None:
-            parts.append(np.asarray(weights["pos"], np.float64)[side["pos"]])
-        if weights.get("antonym", False):
-            parts.append(side["antonym"].astype(np.float64)[..., None])
-        xs.append(zero_pads(np.concatenate(parts, -1), ids[n] != 0))
-    return xs, [i != 0 for i in ids]
 
 
 # --- DRr-Net ---
@@ -174,47 +139,6 @@ def reread_attention(
         states.append(state)
         weights.append(p)
     return np.stack(states, 1), np.stack(weights, 1)
-
-
-def drr_net(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole DRr-Net in inference mode (eq 7 as reconstructed), from its weights by name.
-
-    init: (W, b) of s_0 = tanh(h W + b), "pooled" for s_0 = h itself, None for s_0 = 0; without mlp_h or
-    mlp_v that branch is left out. A single class is a linear score throughout.
-    """
-    xs, masks = word_features(inputs, weights)
-    states = [
-        stack_gru(highway(x, weights["highway"]), m, weights["layers"]) for x, m in zip(xs, masks)
-    ]
-    pooled = [self_attention_pooling(h, m, *weights["pooling"]) for h, m in zip(states, masks)]
-    (h_a, global_1), (h_b, global_2) = pooled
-    options = weights.get("beta", 10.0), weights.get("steps", 6), weights.get("hard", False)
-    options = *options, weights.get("coverage", False)
-    reread = []
-    for n, (own, guide) in enumerate([(h_a, h_b), (h_b, h_a)]):
-        init = weights["init"]
-        start = own if isinstance(init, str) else np.zeros((len(own), len(weights["gru"][1])))
-        if not isinstance(init, str | None):
-            start = np.tanh(dense(own, init))
-        W, U, M, omega = weights["reread"]
-        unit = W, U, M, omega, weights["gru"], *options
-        reread.append(reread_attention(states[n], masks[n], guide, start, *unit))
-    v_a, v_b = (s[:, -1] for s, _ in reread)
-    out: dict[str, Any] = {"global_1": global_1, "global_2": global_2}
-    for n in (0, 1):
-        out[f"states_{n + 1}"], out[f"weights_{n + 1}"] = reread[n]
-    mixed: Any = 0.0
-    for name, one, two in (("h", h_a, h_b), ("v", v_a, v_b)):
-        if weights.get(f"mlp_{name}") is None:
-            continue
-        matching = np.concatenate([one, two, one * two, one - two], -1)  # eq 7
-        out[f"logits_{name}"] = mlp(matching, weights[f"mlp_{name}"])
-        p = out[f"p_{name}"] = class_probabilities(out[f"logits_{name}"])
-        w, b = weights[f"gate_{name}"]  # eq 8
-        mixed = mixed + sigmoid(p @ np.reshape(w, (-1, 1)) + np.reshape(b, -1)) * p
-    out["logits"] = mlp(mixed, weights["mlp_out"])
-    out["probabilities"] = class_probabilities(out["logits"])
-    return out
 
 
 def cosine_warm_up_decay(
@@ -339,50 +263,3 @@ def min_max(x: Array, mask: Array) -> Array:
     high = np.where(mask, x, -np.inf).max(-1, keepdims=True)
     some = mask & (high > low)
     return np.where(some, np.where(some, x - low, 0) / np.where(some, high - low, 1), 0)
-
-
-def interaction_map(interaction: Array, mask_p: Array, mask_h: Array) -> Array:
-    """Eq 28-31: i^t_tau = min-max over tau of |vec(W^t_tau)|: `[B, Lh, Lp, n, n]` -> `[B, Lh, Lp]`."""
-    norms = np.sqrt(np.square(interaction).sum((-2, -1)))
-    real = np.asarray(mask_h, bool)[:, :, None] & np.asarray(mask_p, bool)[:, None, :]
-    return min_max(norms, real)
-
-
-def gate_strip(made: Array, mask_h: Array) -> Array:
-    """Fig 3: min-max over t of |vec(W^t_*)|: `[B, Lh, ...]` -> `[B, Lh]`."""
-    flat = made.reshape(*made.shape[:2], -1)
-    return min_max(np.sqrt(np.square(flat).sum(-1)), np.asarray(mask_h, bool))
-
-
-def din(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole DIN in inference mode, from its weights by name; sentence 1 is P, sentence 2 is H.
-
-    encode_h: whether H goes through the encoder too; compare: whether eq 24's mean becomes
-    [h; |p' - h'|; p' * h'] with the means of vec(W~'_tau) and vec(W~_t).
-    """
-    (x_p, x_h), (mask_p, mask_h) = word_features(inputs, weights)
-    p = gru(x_p, mask_p, *weights["encoder"])[0]
-    h = gru(x_h, mask_h, *weights["encoder"])[0] if weights.get("encode_h", False) else x_h
-    matrices_p = to_matrices(p, *weights["trans_p"])
-    matrices_h = to_matrices(h, *weights["trans_h"])
-    every = matrix_interaction(matrices_p, matrices_h, mask_p, mask_h, *weights["inter"])
-    out: dict[str, Any] = {"interaction": interaction_map(every, mask_p, mask_h)}
-    last = every[:, :, -1]
-    if weights["kind"].startswith("static"):
-        out["states"] = static_states(
-            last, matrices_h, mask_h, weights["gates"], weights["kind"] == "static"
-        )
-    else:
-        made = matrix_dynamic_gru(last, matrices_h, mask_h, weights["gates"], weights["kind"])
-        out["states"] = made["states"]
-        out.update({k: gate_strip(made[k], mask_h) for k in "zrh"})
-    v = masked_mean(out["states"], mask_h)  # eq 24
-    if weights["compare"]:
-        sides = (matrices_p, mask_p), (matrices_h, mask_h)
-        one, two = (masked_mean(m.reshape(*m.shape[:2], -1), mask) for m, mask in sides)
-        v = np.concatenate([v, abs(one - two), one * two], -1)
-    for layer in weights["fc"]:
-        v = relu(dense(v, layer))
-    out["logits"] = dense(v, weights["output"])
-    out["probabilities"] = class_probabilities(out["logits"])
-    return out

@@ -7,14 +7,12 @@ from keras_sentmatch.layers.co_attention import CoAttention
 from keras_sentmatch.layers.dabert import AdaptiveFusion, DualAttention, DualAttentionBlock
 from keras_sentmatch.layers.din import MatrixDynamicGRU
 from keras_sentmatch.layers.drcn import DenseCoAttentiveRNN
-from keras_sentmatch.layers.drr_net import RerereadAttention
+from keras_sentmatch.layers.drr_net import RerereadAttention, SelfAttentionPooling, StackRNN
 from keras_sentmatch.layers.feature_attention import FeatureAttention, SelectiveFeatureAttention
 from keras_sentmatch.layers.highway import Highway
 from keras_sentmatch.layers.hyper_lstm import HyperLSTMCell
 from keras_sentmatch.layers.ladra_net import DynamicSequentialAttention, PhraseCNN
 from keras_sentmatch.layers.rlstm import RereadingLSTM
-from keras_sentmatch.layers.self_attention_pooling import SelfAttentionPooling
-from keras_sentmatch.layers.stack_rnn import StackRNN
 from keras_sentmatch.layers.word_representation import WordRepresentation
 
 __all__ = [

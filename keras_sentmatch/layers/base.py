@@ -109,6 +109,12 @@ def refuse_unknown(owner: str, given: Iterable[str], known: Sequence[str]) -> No
     )
 
 
+def require(holds: Any, message: str) -> None:
+    """Raise an `InputError` with this message unless a condition holds."""
+    if not holds:
+        raise InputError(message)
+
+
 def require_choice(allowed: Collection[str], **arguments: str) -> None:
     """Raise an `InputError` that names the argument whose value is not in `allowed`."""
     for name, value in arguments.items():

@@ -1,12 +1,12 @@
 """The layers of DABERT (Wang et al. 2022)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers.base import Layer, require_choice, require_positive
+from keras_sentmatch.layers.base import Layer, require, require_choice, require_positive
 from keras_sentmatch.ops import masked_softmax
 from keras_sentmatch.ops.masking import at_least_float32, pair_mask, zero_padding
 from keras_sentmatch.ops.similarity import pairwise_sum
@@ -92,11 +92,8 @@ class DualAttention(Layer):
             layer.build(x_shape)
 
     def call(self, x, mask, segment_ids=None, return_attention=False, training=None):
-        if self.cross and segment_ids is None:
-            raise InputError(
-                "cross=True needs the call argument `segment_ids`, the sentence of each token. "
-                "Received: segment_ids=None"
-            )
+        given = segment_ids is not None or not self.cross
+        require(given, "cross=True needs `segment_ids`, the sentence of each token.")
         query, key = (ops.transpose(f(x), (0, 2, 1, 3)) for f in (self.query, self.key))
         query, key, value = at_least_float32(query), at_least_float32(key), self.value(x)
         products = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
@@ -215,11 +212,8 @@ class AdaptiveFusion(Layer):
 
     def build(self, affinity_shape, difference_shape=None):
         width = affinity_shape[-1]
-        if difference_shape is not None and difference_shape[-1] != width:
-            raise InputError(
-                "affinity and difference must have the same width. "
-                f"Received: shapes {affinity_shape} and {difference_shape}"
-            )
+        same = difference_shape is None or difference_shape[-1] == width
+        require(same, f"Both need the same width. Received: {affinity_shape}, {difference_shape}")
         if not self.regulation:
             return
 
@@ -227,13 +221,9 @@ class AdaptiveFusion(Layer):
             return self.add_weight(shape=(inputs, 1), name=name, autocast=False)
 
         if self.alignment != "none":
+            options = {"units": self.attention_units, "additive": self.alignment == "additive"}
             self.align_difference, self.align_affinity = (
-                self.sublayer(
-                    _GuidedAlignment,
-                    name,
-                    units=self.attention_units,
-                    additive=self.alignment == "additive",
-                )
+                self.sublayer(_GuidedAlignment, name, **options)
                 for name in ("align_difference", "align_affinity")
             )
             for layer in (self.align_difference, self.align_affinity):
@@ -247,14 +237,9 @@ class AdaptiveFusion(Layer):
         if self.filter_gate:
             self.filter_value = self.dense(width, "filter_value", inputs=width)
             self.filter_kernel = column(2 * width, "filter_kernel")
-        start = keras.initializers.TruncatedNormal(stddev=self.output_stddev)
-        self.fused = self.dense(
-            width,
-            "fused",
-            "tanh",
-            width,
-            kernel_initializer=start if self.output_stddev else "zeros",
-        )
+        random = keras.initializers.TruncatedNormal(stddev=self.output_stddev)
+        start = random if self.output_stddev else "zeros"
+        self.fused = self.dense(width, "fused", "tanh", width, kernel_initializer=start)
 
     def call(self, affinity, difference, mask, return_gates=False):
         if self.regulation:
@@ -373,13 +358,7 @@ class DualAttentionBlock(Layer):
             fusion twice and leaves the other one out. Defaults to `"both"`.
         distance: See `DualAttention`. Defaults to `"l1"`.
         cross: See `DualAttention`. Defaults to `False`.
-        attention_units: See `AdaptiveFusion`. Defaults to `128`.
-        alignment: See `AdaptiveFusion`. Defaults to `"additive"`.
-        gate: See `AdaptiveFusion`. Defaults to `True`.
-        filter_gate: See `AdaptiveFusion`. Defaults to `True`.
-        output_mode: See `AdaptiveFusion`. Defaults to `"residual"`.
-        output_stddev: See `AdaptiveFusion`. Defaults to `0.0`.
-        regulation: See `AdaptiveFusion`. Defaults to `True`.
+        fusion_options: Arguments of `AdaptiveFusion`. Defaults to `None`, its own defaults.
 
     Call arguments:
         x: `[B, L, D]`, both sentences in one sequence.
@@ -422,26 +401,17 @@ class DualAttentionBlock(Layer):
         channels: str = "both",
         distance: str = "l1",
         cross: bool = False,
-        attention_units: int = 128,
-        alignment: str = "additive",
-        gate: bool = True,
-        filter_gate: bool = True,
-        output_mode: str = "residual",
-        output_stddev: float = 0.0,
-        regulation: bool = True,
+        fusion_options: Mapping[str, Any] | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         require_positive(intermediate_dim=intermediate_dim, num_heads=num_heads)
         require_choice(CHANNELS, channels=channels)
-        self.fusion = self.sublayer(AdaptiveFusion, "fusion")
+        self.fusion = self.sublayer(AdaptiveFusion, "fusion", **(fusion_options or {}))
 
     def build(self, x_shape):
         width, heads = x_shape[-1], self.num_heads
-        if width % heads:
-            raise InputError(
-                f"The width of x must be a multiple of num_heads={heads}. Received: shape={x_shape}"
-            )
+        require(not width % heads, f"{width=} must be a multiple of num_heads={heads}.")
         policy = {"dtype": self.dtype_policy}
         self.attention = self.sublayer(DualAttention, "attention", key_dim=width // heads)
         self.join = keras.layers.EinsumDense(

@@ -3,8 +3,7 @@
 import keras
 from keras import ops
 
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers.base import Layer
+from keras_sentmatch.layers.base import Layer, require, require_positive
 from keras_sentmatch.ops import masked_softmax
 from keras_sentmatch.ops.masking import at_least_float32, pair_mask, zero_padding
 from keras_sentmatch.ops.similarity import dot_matrix
@@ -22,11 +21,9 @@ class DecayingDropout(Layer):
         self, rate: float = 0.0, decay: float = 0.977, decay_steps: int = 10_000, **kwargs
     ):
         super().__init__(**kwargs)
-        if not (0 <= rate < 1 and 0 < decay <= 1 and decay_steps >= 1):
-            raise InputError(
-                "rate must be in [0, 1), decay in (0, 1], decay_steps at least 1. "
-                f"Received: rate={rate}, decay={decay}, decay_steps={decay_steps}"
-            )
+        require(0 <= rate < 1, f"rate must be in [0, 1). Received: rate={rate}")
+        require(0 < decay <= 1, f"decay must be in (0, 1]. Received: decay={decay}")
+        require_positive(decay_steps=decay_steps)
         self.seed_generator = keras.random.SeedGenerator()
 
     def build(self, x_shape):
@@ -189,11 +186,11 @@ class DenseInteractionCNN(Layer):
         return ops.reshape(x, (-1, self._flat_width))
 
     def compute_output_shape(self, x_shape):
-        if any(length is None or not length >> self.blocks for length in x_shape[1:3]):
-            raise InputError(
-                f"blocks={self.blocks} halve the grid, so both lengths must be known and at least "
-                f"2 ** blocks. Received: x of shape {tuple(x_shape)}"
-            )
+        require(
+            all(length and length >> self.blocks for length in x_shape[1:3]),
+            f"Each of blocks={self.blocks} halves the grid, so both lengths must be known and at "
+            f"least 2 ** blocks. Received: x of shape {tuple(x_shape)}",
+        )
         height, width = (length >> self.blocks for length in x_shape[1:3])
         return (x_shape[0], height * width * self._features(x_shape[-1])[-1])
 

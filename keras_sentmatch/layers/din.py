@@ -6,8 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers.base import Layer, require_choice
+from keras_sentmatch.layers.base import Layer, require, require_choice
 from keras_sentmatch.ops import recurrent_states
 from keras_sentmatch.ops.masking import at_least_float32, pair_mask, zero_padding
 from keras_sentmatch.ops.recurrence import scan_sequence
@@ -30,11 +29,6 @@ class MatrixInteraction(Layer):
     def build(self, x1_shape, x2_shape=None):
         width = x1_shape[-1]
         self.side = math.isqrt(width)
-        if self.side**2 != width or (x2_shape is not None and x2_shape[-1] != width):
-            raise InputError(
-                "x1 and x2 must have the same last dimension, a perfect square such as 256. "
-                f"Received: x1.shape={tuple(x1_shape)}, x2.shape={x2_shape and tuple(x2_shape)}"
-            )
         square = (self.side, self.side)
         self.kernel = self.add_weight(shape=square, initializer="orthogonal", name="kernel")
         self.bias = self.add_weight(shape=square, initializer="zeros", name="bias")
@@ -73,7 +67,6 @@ class MatrixInteraction(Layer):
 
 STATIC = ("static", "static_interaction")
 VARIANTS = ("din1", "din2", *STATIC)
-CONCATS = ("sum", "split")
 GATES = ("update", "reset", "candidate")
 
 
@@ -150,16 +143,12 @@ class MatrixDynamicGRU(Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if units < 1 or math.isqrt(units) ** 2 != units:
-            raise InputError(
-                f"units must be a perfect square, such as 256, 324 or 400. Received: units={units}"
-            )
+        square = units > 0 and math.isqrt(units) ** 2 == units
+        require(square, f"units must be a perfect square such as 256. Received: units={units}")
         require_choice(VARIANTS, variant=variant)
-        if concat not in CONCATS or (concat == "split" and variant != "din1"):
-            raise InputError(
-                f"concat must be one of {CONCATS}, and 'split' needs variant='din1'. "
-                f"Received: concat={concat!r}, variant={variant!r}"
-            )
+        require_choice(("sum", "split"), concat=concat)
+        fits = concat == "sum" or variant == "din1"
+        require(fits, f"concat='split' needs variant='din1'. Received: variant={variant!r}")
         self.transform_1 = self.transform_2 = self.dense(units, "transform_1", "tanh")
         if not shared_transform:
             self.transform_2 = self.dense(units, "transform_2", "tanh")
@@ -175,11 +164,11 @@ class MatrixDynamicGRU(Layer):
             )
 
     def build(self, x1_shape, x2_shape=None):
-        if self.shared_transform and x1_shape[-1] != x2_shape[-1]:
-            raise InputError(
-                "With shared_transform=True, x1 and x2 must have the same last dimension. "
-                f"Received: x1.shape={tuple(x1_shape)}, x2.shape={tuple(x2_shape)}"
-            )
+        require(
+            not self.shared_transform or x1_shape[-1] == x2_shape[-1],
+            "With shared_transform=True, x1 and x2 must have the same last dimension. "
+            f"Received: x1.shape={tuple(x1_shape)}, x2.shape={tuple(x2_shape)}",
+        )
         self.transform_1.build(x1_shape)
         if not self.shared_transform:
             self.transform_2.build(x2_shape)

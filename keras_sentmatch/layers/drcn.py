@@ -7,8 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers.base import Layer, require_choice
+from keras_sentmatch.layers.base import Layer, require, require_choice
 from keras_sentmatch.layers.bidirectional_rnn import BidirectionalRNN
 from keras_sentmatch.layers.co_attention import CoAttention
 from keras_sentmatch.ops import masked_mean
@@ -129,11 +128,11 @@ class DenseCoAttentiveRNN(Layer):
         require_choice(CONNECTIONS, recurrent_connection=recurrent_connection)
         require_choice(CONNECTIONS, attentive_connection=attentive_connection)
         require_choice(("dense", "none"), embedding_connection=embedding_connection)
-        if depth < 1 or any(not 1 <= layer <= depth for layer in autoencoder_after):
-            raise InputError(
-                f"autoencoder_after must hold layer numbers from 1 to depth={depth}. "
-                f"Received: autoencoder_after={autoencoder_after!r}"
-            )
+        require(
+            depth > 0 and all(1 <= layer <= depth for layer in autoencoder_after),
+            f"autoencoder_after counts recurrent layers from 1 to depth={depth}. "
+            f"Received: autoencoder_after={autoencoder_after!r}",
+        )
         self.autoencoder_after = tuple(sorted(autoencoder_after))
         layers = range(1, depth + 1)
         self.recurrent = [self.sublayer(BidirectionalRNN, f"recurrent_{n}") for n in layers]
@@ -184,12 +183,9 @@ class DenseCoAttentiveRNN(Layer):
         return (*outputs, *(ops.stack(side, axis=1) for side in zip(*weights)))
 
     def _is_alone(self, x2) -> bool:
-        if x2 is None and self.attention:
-            raise InputError(
-                "A layer with attention=True reads two sentences. Received: x2=None. "
-                "Pass both, or make the layer with attention=False."
-            )
-        return x2 is None
+        alone = x2 is None
+        require(not (alone and self.attention), "attention=True needs two sentences, x1 and x2.")
+        return alone
 
     def build(self, x1_shape):
         width = source = x1_shape[-1]

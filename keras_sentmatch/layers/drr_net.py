@@ -1,13 +1,163 @@
-"""The layer of DRr-Net (Zhang et al. 2019)."""
+"""The layers of DRr-Net (Zhang et al. 2019)."""
+
+import math
 
 import keras
 from keras import ops
 
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers.base import Layer, require_above_zero, require_choice, require_positive
-from keras_sentmatch.layers.stack_rnn import GlorotPerGate
-from keras_sentmatch.ops import masked_max, masked_softmax
-from keras_sentmatch.ops.masking import at_least_float32, masked_argmax
+from keras_sentmatch.layers.base import (
+    Layer,
+    require,
+    require_above_zero,
+    require_choice,
+    require_positive,
+)
+from keras_sentmatch.ops import masked_max, masked_softmax, recurrent_states
+from keras_sentmatch.ops.masking import at_least_float32, masked_argmax, zero_padding
+
+
+class GlorotPerGate(keras.initializers.GlorotUniform):
+    """Glorot's uniform distribution (2010, eq 16) for each gate of a GRU's kernels.
+
+    Keras treats the kernels of the three gates as one matrix, which gives a smaller range.
+    """
+
+    def __call__(self, shape, dtype=None):
+        inputs, outputs = shape  # [D, 3 units]
+        limit = math.sqrt(6 / (inputs + outputs / 3))
+        return keras.random.uniform(shape, -limit, limit, dtype=dtype, seed=self.seed)
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class StackRNN(Layer):
+    """Stacked GRUs, each of which reads all layers below: `h^l = GRU_l(x^l)`, `x^{l+1} = [h^l; x^l]`.
+
+    Like `BidirectionalRNN`, it runs without a Keras mask. Kernels start from Glorot's uniform
+    distribution, gate by gate, and biases from zero.
+
+    Args:
+        units: Width of a GRU (`reset_after=True`). Defaults to `256`.
+        depth: Number of layers. Defaults to `3`.
+
+    Call arguments:
+        x: `[B, L, D]`.
+        mask: Boolean `[B, L]`, True = real token, right-padded.
+
+    Output shape:
+        `[B, L, depth * units + D]`: the newest states first, the input last.
+
+    Masking:
+        Padded positions of the output are zero. An empty row gives zeros.
+
+    Raises:
+        InputError: `units` or `depth` is below 1.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import StackRNN
+        >>> mask = np.array([[True, True, False]])
+        >>> y = StackRNN(units=4, depth=2)(np.ones((1, 3, 5), "float32"), mask)
+        >>> tuple(y.shape), [float(v) for v in y[0, 1, -5:]]
+        ((1, 3, 13), [1.0, 1.0, 1.0, 1.0, 1.0])
+
+    References:
+        Zhang et al., DRr-Net, eq 2.
+    """
+
+    def __init__(self, units: int = 256, depth: int = 3, **kwargs):
+        super().__init__(**kwargs)
+        require_positive(units=units, depth=depth)
+        self.forward_rnns = [
+            keras.layers.GRU(
+                units,
+                return_sequences=True,
+                kernel_initializer=GlorotPerGate(),
+                recurrent_initializer=GlorotPerGate(),
+                dtype=self.dtype_policy,
+                name=f"forward_{layer}",
+            )
+            for layer in range(1, depth + 1)
+        ]
+
+    def build(self, x_shape):
+        for layer, rnn in enumerate(self.forward_rnns):
+            rnn.build((*x_shape[:-1], x_shape[-1] + layer * self.units))
+
+    def call(self, x, mask):
+        for rnn in self.forward_rnns:
+            x = ops.concatenate([recurrent_states(rnn, x), x], axis=-1)  # eq 2
+        return zero_padding(x, mask)
+
+    def compute_output_shape(self, x_shape):
+        return (*x_shape[:-1], x_shape[-1] + self.depth * self.units)
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class SelfAttentionPooling(Layer):
+    """Weighted sum of the tokens, `[B, L, D]` to `[B, D]`, by scores `w . tanh(x_i W + b)`.
+
+    Args:
+        units: Width of the hidden layer that scores a token. Defaults to `256`.
+        context_initializer: Initializer of `w`. With `"zeros"` all tokens start with equal weights.
+            Defaults to `"glorot_uniform"`.
+
+    Call arguments:
+        x: `[B, L, D]`.
+        mask: Boolean `[B, L]`, True = real token.
+        return_attention: Whether to return the weights as well. Defaults to `False`.
+
+    Output shape:
+        `[B, D]`; with `return_attention` also the weights, `[B, L]` float32, which sum to 1 over the
+        real tokens.
+
+    Masking:
+        Padding gets no weight. An empty sentence gives zeros. Scores and softmax are float32 under
+        every half-precision policy.
+
+    Raises:
+        InputError: `units` is below 1.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import SelfAttentionPooling
+        >>> x, mask = np.ones((1, 3, 4), "float32"), np.array([[True, True, False]])
+        >>> pooled, weights = SelfAttentionPooling(8)(x, mask, return_attention=True)
+        >>> tuple(pooled.shape), [float(w) for w in weights[0]]
+        ((1, 4), [0.5, 0.5, 0.0])
+
+    References:
+        Zhang et al., DRr-Net, eq 3; LadRa-Net, eq 11.
+    """
+
+    def __init__(self, units: int = 256, context_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        require_positive(units=units)
+
+    def build(self, x_shape):
+        self.kernel = self.add_weight(shape=(x_shape[-1], self.units), name="kernel")
+        self.bias = self.add_weight(shape=(self.units,), initializer="zeros", name="bias")
+        # A column gives Glorot's range the paper's n_in = units, n_out = 1.
+        self.context = self.add_weight(
+            shape=(self.units, 1),
+            initializer=self.context_initializer,
+            name="context",
+            autocast=False,
+        )
+
+    def call(self, x, mask, return_attention=False):
+        hidden = at_least_float32(ops.tanh(ops.matmul(x, self.kernel) + self.bias))  # [B, L, units]
+        scores = ops.squeeze(ops.matmul(hidden, ops.cast(self.context, hidden.dtype)), -1)  # [B, L]
+        weights = masked_softmax(scores, mask)
+        pooled = ops.squeeze(ops.matmul(ops.expand_dims(ops.cast(weights, x.dtype), 1), x), 1)
+        return (pooled, weights) if return_attention else pooled
+
+    def compute_output_spec(self, x, mask, return_attention=False):
+        batch, length, width = x.shape
+        pooled = self.spec(batch, width)
+        if not return_attention:
+            return pooled
+        return pooled, self.spec(batch, length, dtype=self.wide_dtype)
+
 
 EPSILON = 1e-6  # keeps the logarithm of a coverage finite
 SELECTIONS = ("soft", "straight_through", "hard")
@@ -97,21 +247,13 @@ class RerereadAttention(Layer):
 
     def build(self, h_shape, guide_shape=None, initial_state_shape=None):
         start, attention = self.initial_state, self.attention_units
-        if self.guide and guide_shape is None:
-            raise InputError(
-                "The call argument `guide` is missing. Pass one vector per row, or make the layer "
-                "with guide=False."
-            )
-        if start != "zero" and initial_state_shape is None:
-            raise InputError(
-                "The call argument `initial_state` is missing. Pass one vector per row, or make the "
-                "layer with initial_state='zero'."
-            )
-        if start == "given" and initial_state_shape[-1] != self.units:
-            raise InputError(
-                f"initial_state='given' needs a vector of units={self.units}. "
-                f"Received: shape={initial_state_shape}"
-            )
+        given = initial_state_shape or (None,)
+        require(guide_shape or not self.guide, "Pass `guide`, or make the layer with guide=False.")
+        require(
+            given[-1] if start == "projected" else start == "zero" or given[-1] == self.units,
+            f"Pass `initial_state`, a vector of units={self.units} with initial_state='given', or "
+            f"make the layer with initial_state='zero'. Received: shape={initial_state_shape}",
+        )
         self.token_kernel = self.add_weight(shape=(h_shape[-1], attention), name="token_kernel")
         self.state_kernel = self.add_weight(shape=(self.units, attention), name="state_kernel")
         if self.guide:

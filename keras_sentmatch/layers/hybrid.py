@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer
-from keras_sentmatch.layers.self_attention_pooling import SelfAttentionPooling
+from keras_sentmatch.layers.drr_net import SelfAttentionPooling
 
 FEATURES = tuple(
     """

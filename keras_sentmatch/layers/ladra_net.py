@@ -6,9 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers.base import Layer, require_above_zero, require_choice, require_positive
-from keras_sentmatch.layers.stack_rnn import GlorotPerGate
+from keras_sentmatch.layers.base import (
+    Layer,
+    require,
+    require_above_zero,
+    require_choice,
+    require_positive,
+)
+from keras_sentmatch.layers.drr_net import GlorotPerGate
 from keras_sentmatch.ops import masked_max, masked_softmax
 from keras_sentmatch.ops.masking import at_least_float32, zero_padding
 
@@ -83,10 +88,8 @@ class PhraseCNN(Layer):
 
     def __init__(self, widths: Sequence[int] = (2, 3), hidden_filters: int = 500, **kwargs):
         super().__init__(**kwargs)
-        if not isinstance(widths, (tuple, list)) or not widths or min(widths) < 1:
-            raise InputError(
-                f"widths must be a sequence of numbers of at least 1. Received: widths={widths!r}"
-            )
+        right = isinstance(widths, (tuple, list)) and widths and min(widths) > 0
+        require(right, f"widths must be numbers of at least 1. Received: widths={widths!r}")
         require_positive(hidden_filters=hidden_filters)
 
     def build(self, x_shape):
@@ -207,21 +210,14 @@ class DynamicSequentialAttention(Layer):
         require_choice(UPDATES, coverage_update=coverage_update)
 
     def build(self, phrases_shape, guide_shape=None):
-        if len(phrases_shape) != 4 or phrases_shape[1] is None or phrases_shape[3] is None:
-            raise InputError(
-                "phrases must be [B, R+1, L, D] with known R+1 and D, the words first. "
-                f"Received: shape={phrases_shape}"
-            )
+        shapes = f"Received: {phrases_shape} and {guide_shape}"
+        known = len(phrases_shape) == 4 and phrases_shape[1] and phrases_shape[3]
+        require(known, f"phrases must be [B, R+1, L, D] with known R+1 and D. {shapes}")
         _, count, _, width = phrases_shape
-        if guide_shape is None or guide_shape[-1] != width:
-            raise InputError(
-                f"guide must be [B, {width}], as wide as the phrases. Received: shape={guide_shape}"
-            )
+        fits = guide_shape is not None and guide_shape[-1] == width
+        require(fits, f"guide must be [B, {width}], as wide as the phrases. {shapes}")
         self.fused = [r > 0 or self.fuse_word for r in range(count)]
-        if not any(self.fused):
-            raise InputError(
-                f"fuse_word=False needs phrases as well as words. Received: shape={phrases_shape}"
-            )
+        require(any(self.fused), f"fuse_word=False needs phrases as well as words. {shapes}")
 
         def kernel(name: str, inputs: int = width):
             return self.add_weight(shape=(inputs, self.attention_units), name=name)

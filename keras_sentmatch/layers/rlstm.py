@@ -5,8 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers.base import Layer
+from keras_sentmatch.layers.base import Layer, require
 from keras_sentmatch.ops import masked_softmax
 from keras_sentmatch.ops.masking import zero_padding
 from keras_sentmatch.ops.recurrence import scan_sequence
@@ -62,11 +61,8 @@ class RereadingLSTM(Layer):
         super().__init__(**kwargs)
 
     def build(self, x1_shape, x2_shape=None):
-        if x1_shape[-1] != self.units:
-            raise InputError(
-                "x1 must be as wide as the state, because both are added. "
-                f"Received: x1.shape={tuple(x1_shape)}, units={self.units}"
-            )
+        wrong = f"Received: x1.shape={tuple(x1_shape)}, units={self.units}"
+        require(x1_shape[-1] == self.units, f"x1 must be as wide as the state. {wrong}")
         units = self.units
 
         def weight(name: str, *shape: int, initializer="glorot_uniform"):

@@ -5,118 +5,71 @@ from functools import partial
 import keras
 from keras import ops
 
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers.base import Layer, require_choice
+from keras_sentmatch.layers.base import Layer, require, require_choice
 from keras_sentmatch.ops import masked_max, recurrent_states
 from keras_sentmatch.ops.masking import zero_padding
 from keras_sentmatch.ops.sequence import last_state
 
 
-class _CharReader(Layer):
-    """One vector per word, `[B, L, W]` character ids to `[B, L, units]`.
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class CharReader(Layer):
+    """One vector per word, `[B, L, W]` character ids to `[B, L, units]`; zeros without characters.
 
-    Subclasses `read` the embedded characters of each word, and so set `units`. A word without
-    characters gives zeros.
+    A valid convolution over `kernel_size` characters, ReLU and the maximum over positions (DRCN,
+    "Char-Conv" of eq 1); windows that start beyond a word's last character never win. Without
+    `kernel_size` the last state of an LSTM (BiMPM), which padding on the right cannot reach.
     """
 
-    units: int
-
     def __init__(
-        self, vocabulary_size: int, embedding_dim: int, dropout: float, kernel_regularizer, **kwargs
+        self,
+        vocabulary_size: int,
+        embedding_dim: int,
+        units: int,
+        kernel_size: int | None = None,
+        dropout: float = 0.0,
+        kernel_regularizer=None,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.embedding = keras.layers.Embedding(
             vocabulary_size, embedding_dim, dtype=self.dtype_policy, name="char_embedding"
         )
         self.embedding_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        options = {"kernel_regularizer": self.kernel_regularizer, "dtype": self.dtype_policy}
+        if kernel_size:
+            self.convolution = keras.layers.Conv1D(
+                units, kernel_size, activation="relu", name="convolution", **options
+            )
+        else:
+            options["recurrent_regularizer"] = self.kernel_regularizer
+            self.lstm = keras.layers.LSTM(units, return_sequences=True, name="lstm", **options)
+
+    def build(self, char_ids_shape):
+        width = char_ids_shape[-1]
+        require(
+            width is None or width >= (self.kernel_size or 0),
+            f"Words must be padded to at least kernel_size={self.kernel_size} characters. "
+            f"Received: char_ids of shape {char_ids_shape}",
+        )
+        self.embedding.build()
+        reader = self.convolution if self.kernel_size else self.lstm
+        reader.build((None, width, self.embedding_dim))
 
     def call(self, char_ids, training=None):
         batch, length, width = ops.shape(char_ids)
         char_ids = ops.reshape(char_ids, (-1, width))
         real = ops.not_equal(char_ids, 0)
         chars = self.embedding_dropout(self.embedding(char_ids), training=training)
-        word = self.read(zero_padding(chars, real), real)
-        return ops.reshape(word, (batch, length, self.units))
-
-    def read(self, chars, real):
-        """Return one vector per word from `[B * L, W, E]` and the mask `[B * L, W]`."""
-        raise NotImplementedError
+        chars = zero_padding(chars, real)  # [B * L, W, E]
+        if self.kernel_size:
+            windows = self.convolution(chars)
+            words = masked_max(windows, real[:, : width - self.kernel_size + 1])
+        else:
+            words = last_state(recurrent_states(self.lstm, chars), real)
+        return ops.reshape(words, (batch, length, self.units))
 
     def compute_output_shape(self, char_ids_shape):
         return (*char_ids_shape[:-1], self.units)
-
-
-@keras.saving.register_keras_serializable(package="keras_sentmatch")
-class CharCNN(_CharReader):
-    """A valid convolution, ReLU, and the maximum over positions (DRCN, "Char-Conv" of eq 1).
-
-    Windows that start beyond a word's last character never win the maximum.
-    """
-
-    def __init__(
-        self,
-        vocabulary_size: int,
-        embedding_dim: int,
-        units: int,
-        kernel_size: int,
-        dropout: float = 0.0,
-        kernel_regularizer=None,
-        **kwargs,
-    ):
-        super().__init__(vocabulary_size, embedding_dim, dropout, kernel_regularizer, **kwargs)
-        self.convolution = keras.layers.Conv1D(
-            units,
-            kernel_size,
-            activation="relu",
-            kernel_regularizer=self.kernel_regularizer,
-            dtype=self.dtype_policy,
-            name="convolution",
-        )
-
-    def build(self, char_ids_shape):
-        width = char_ids_shape[-1]
-        if width is not None and width < self.kernel_size:
-            raise InputError(
-                f"Words must be padded to at least kernel_size={self.kernel_size} characters. "
-                f"Received: char_ids of shape {char_ids_shape}. Pad them or lower kernel_size."
-            )
-        self.embedding.build()
-        self.convolution.build((None, width, self.embedding_dim))
-
-    def read(self, chars, real):
-        windows, width = self.convolution(chars), ops.shape(chars)[1]
-        return masked_max(windows, real[:, : width - self.kernel_size + 1])
-
-
-@keras.saving.register_keras_serializable(package="keras_sentmatch")
-class CharLSTM(_CharReader):
-    """The last state of an LSTM (BiMPM), which runs unmasked: padding on the right cannot reach it."""
-
-    def __init__(
-        self,
-        vocabulary_size: int,
-        embedding_dim: int,
-        units: int,
-        dropout: float = 0.0,
-        kernel_regularizer=None,
-        **kwargs,
-    ):
-        super().__init__(vocabulary_size, embedding_dim, dropout, kernel_regularizer, **kwargs)
-        self.lstm = keras.layers.LSTM(
-            units,
-            return_sequences=True,
-            kernel_regularizer=self.kernel_regularizer,
-            recurrent_regularizer=self.kernel_regularizer,
-            dtype=self.dtype_policy,
-            name="lstm",
-        )
-
-    def build(self, char_ids_shape):
-        self.embedding.build()
-        self.lstm.build((None, char_ids_shape[-1], self.embedding_dim))
-
-    def read(self, chars, real):
-        return last_state(recurrent_states(self.lstm, chars), real)
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -201,8 +154,7 @@ class WordRepresentation(Layer):
             + bool(exact_match)
             + bool(antonym)
         )
-        if not self.width:
-            raise InputError("WordRepresentation needs at least one feature. All are off.")
+        require(self.width, "WordRepresentation needs at least one feature. All are off.")
         # Saved weights rely on this order: the trainable embedding first.
         self.word_embeddings = [
             keras.layers.Embedding(
@@ -225,16 +177,21 @@ class WordRepresentation(Layer):
                 pos_tags, pos_dim, dtype=self.dtype_policy, name="pos_embedding"
             )
         self.char_cnn = self.char_lstm = None
-        sizes = (char_vocabulary_size, char_dim, char_filters)
-        options = {
-            "dropout": dropout,
-            "kernel_regularizer": self.kernel_regularizer,
-            "dtype": self.dtype_policy,
-        }
-        if char_vocabulary_size and char_encoder == "cnn":
-            self.char_cnn = CharCNN(*sizes, char_kernel_size, name="char_cnn", **options)
-        elif char_vocabulary_size:
-            self.char_lstm = CharLSTM(*sizes, name="char_lstm", **options)
+        if char_vocabulary_size:
+            reader = CharReader(
+                char_vocabulary_size,
+                char_dim,
+                char_filters,
+                char_kernel_size if char_encoder == "cnn" else None,
+                dropout=dropout,
+                kernel_regularizer=self.kernel_regularizer,
+                dtype=self.dtype_policy,
+                name=f"char_{char_encoder}",
+            )
+            if char_encoder == "cnn":
+                self.char_cnn = reader
+            else:
+                self.char_lstm = reader
         self.embedding_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, word_ids_shape, char_ids_shape=None):
@@ -248,11 +205,8 @@ class WordRepresentation(Layer):
     def set_word_vectors(self, matrix) -> None:
         """Put `matrix`, `[vocabulary_size, embedding_dim]`, into every word embedding."""
         shape = (self.vocabulary_size, self.embedding_dim)
-        if tuple(matrix.shape) != shape:
-            raise InputError(
-                f"Word vectors must have shape {shape}, one row per word id. "
-                f"Received: {tuple(matrix.shape)}"
-            )
+        found = tuple(matrix.shape)
+        require(found == shape, f"Word vectors must have shape {shape}. Received: {found}")
         for embedding in self.word_embeddings:
             embedding.embeddings.assign(matrix)
 
@@ -266,10 +220,7 @@ class WordRepresentation(Layer):
             "antonym": (self.antonym, antonym),
         }
         missing = [name for name, (wanted, ids) in given.items() if wanted and ids is None]
-        if missing:
-            raise InputError(
-                f"This WordRepresentation must be called with {', '.join(missing)}. Received: None"
-            )
+        require(not missing, f"WordRepresentation must be called with {', '.join(missing)}.")
         dtype = self.compute_dtype
         features = [
             self.embedding_dropout(embedding(word_ids), training=training)

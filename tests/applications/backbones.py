@@ -6,10 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.layers import DualAttentionBlock
-from tests.case import value
-from tests.layers.test_dabert import block_weights as dual_weights
-from tests.layers.test_dabert import fusion_weights
+from tests.case import weights_of
 from tests.oracles_blocks import layer_norm
 
 keras_hub = pytest.importorskip("keras_hub")
@@ -48,14 +45,8 @@ ROBERTA_SEGMENTS = np.array([[0] * 5 + [1] * 2, [0] * 4 + [1] * 3, [0] * 3 + [1]
 UNUSED = ("key/bias",)  # the same for all keys: the softmax takes it out again
 
 
-def weights_of(layer: Any) -> list[np.ndarray]:
-    return [value(w) for w in layer.weights]
-
-
 def block_weights(block: Any) -> dict[str, Any]:
-    """The weights of a transformer block as the oracles name them; of a dual one with its fusion."""
-    if isinstance(block, DualAttentionBlock):
-        return {**dual_weights(block), "fusion": fusion_weights(block.fusion)}
+    """The weights of a transformer block of KerasHub as the oracles name them."""
     attention = block._self_attention_layer
     layers = {name[0]: getattr(attention, f"{name}_dense") for name in ("query", "key", "value")}
     layers |= {"o": attention.output_dense, "norm_1": block._self_attention_layer_norm}
@@ -64,16 +55,10 @@ def block_weights(block: Any) -> dict[str, Any]:
     return {name: weights_of(layer) for name, layer in layers.items()}
 
 
-def blocks_of(model: Any) -> list[Any]:
-    names = ("transformer_layer_", "dual_attention_")
-    found = [layer for layer in model.layers if layer.name.startswith(names)]
-    return sorted(found, key=lambda layer: layer.name[-1])  # of at most ten
-
-
 def oracle_inputs(
     model: Any, token_ids: Any, padding_mask: Any, segment_ids: Any = None
-) -> tuple[np.ndarray, np.ndarray, dict[str, Any], dict[str, Any]]:
-    """The embedded tokens, the mask, the weights of blocks and classifier, and the options of a block."""
+) -> tuple[np.ndarray, np.ndarray, list[dict[str, Any]], dict[str, Any]]:
+    """The embedded tokens, the mask, the weights of the backbone's blocks, and their options."""
     layers = {layer.name: layer for layer in model.layers}
     bert = segment_ids is not None
     options = {"epsilon": 1e-12 if bert else 1e-5}
@@ -88,10 +73,5 @@ def oracle_inputs(
     x = x + segments[0][segment_ids] if bert else x
     norm = layers["embeddings_layer_norm"]
     x = layer_norm(x, *weights_of(norm), options["epsilon"])
-    pooler = layers.get("pooled_dense", layers.get("pooler"))
-    weights = {
-        "layers": [block_weights(block) for block in blocks_of(model)],
-        "pooler": None if pooler is None else weights_of(pooler),
-        "classifier": weights_of(layers["logits"]),
-    }
-    return x, np.asarray(padding_mask) > 0, weights, options
+    blocks = [block_weights(block) for block in model.bert.blocks if block.built]
+    return x, np.asarray(padding_mask) > 0, blocks, options

@@ -1,11 +1,13 @@
 """Small inputs, the harness `Case` of a model, and its weights for the oracles."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tests.harness import Case, value
+from tests.case import Case, weights_of
+from tests.layers.test_words import oracle as represent
+from tests.oracles_recurrent import class_probabilities, mlp
 
 IDS_1 = np.array([[2, 3, 1, 4, 0], [5, 7, 0, 0, 0], [7, 7, 8, 2, 6]], "int32")
 IDS_2 = np.array([[3, 1, 9, 0], [5, 5, 2, 4], [2, 6, 0, 0]], "int32")
@@ -47,10 +49,15 @@ def model_case(
     )
 
 
-def weights_of(layer: Any) -> list[np.ndarray]:
-    return [value(w) for w in layer.weights]
+def represented(model: Any, inputs: Mapping[str, np.ndarray]) -> tuple[list, list]:
+    """Word features `[B, L, D]` of both sentences, by the oracle of their layer, and the masks."""
+    ids = [np.asarray(inputs[f"word_ids_{side}"]) for side in "12"]
+    given = [{n[:-2]: x for n, x in inputs.items() if n.endswith(side)} for side in "12"]
+    layer = model.word_representation
+    xs = [represent(layer, other_word_ids=ids[1 - i], **given[i]) for i in (0, 1)]
+    return xs, [i != 0 for i in ids]
 
 
-def both_ways(layer: Any) -> list[list[np.ndarray]]:
-    """The weights of the forward and the backward direction of a recurrent layer."""
-    return [weights_of(layer.forward_rnn), weights_of(layer.backward_rnn)]
+def classified(layers: Sequence[Any], x: np.ndarray) -> np.ndarray:
+    """Probabilities by dense layers with ReLU between them; others are dropouts."""
+    return class_probabilities(mlp(x, [weights_of(d) for d in layers if hasattr(d, "kernel")]))

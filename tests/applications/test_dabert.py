@@ -2,10 +2,11 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 
 from keras_sentmatch.applications import DABERT
-from tests import oracles_encoders
+from tests import oracles_encoders as oracles
 from tests.applications.backbones import (
     BERT,
     PAIRS,
@@ -15,25 +16,22 @@ from tests.applications.backbones import (
     UNUSED,
     oracle_inputs,
 )
-from tests.applications.common import model_case
+from tests.applications.common import classified, model_case
+from tests.case import weights_of
 from tests.harness import check_oracle, name_of, refuses, run_checks
-
-
-def everything(model, **inputs):
-    embedded, mask, weights, options = oracle_inputs(model, **inputs)
-    dual = {name: getattr(model, name) for name in ("distance", "cross", "alignment", "gate")}
-    dual |= {"filter_gate": model.filter_gate, "regulation": model.regulation}
-    dual |= {"output": model.output_mode, "use_affinity": model.channels != "difference"}
-    dual["use_difference"] = model.channels != "affinity"
-    segments = inputs.get("segment_ids")
-    if model.cross and segments is None:
-        ids = inputs["token_ids"]
-        segments = ROBERTA_SEGMENTS[:, : ids.shape[1]]
-    return oracles_encoders.dabert(embedded, mask, weights, segments, dual, **options)
+from tests.layers.test_dabert import block
 
 
 def oracle(model, **inputs):
-    return everything(model, **inputs)["probabilities"]
+    x, mask, layers, options = oracle_inputs(model, **inputs)
+    segments = inputs.get("segment_ids", ROBERTA_SEGMENTS[:, : x.shape[1]])
+    for i, weights in enumerate(layers):
+        if i in model.duals:
+            x = block(model.duals[i], x, mask, segments)[0]
+        else:
+            x, _ = oracles.transformer_encoder(x, mask, weights, **options)
+    pooler = next(layer for layer in model.layers if layer.name in ("pooled_dense", "pooler"))
+    return classified([model.logits], np.tanh(oracles.dense(x[:, 0], weights_of(pooler))))
 
 
 def case(name, inputs=PAIRS, **config):

@@ -6,33 +6,30 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import DIN
-from tests import oracles_recurrent
-from tests.applications.common import WORDS, model_case, weights_of
+from tests.applications.common import WORDS, classified, model_case, represented
+from tests.case import weights_of
 from tests.harness import arguments_act, built, check_oracle, name_of, run_checks, value
-from tests.layers.test_din import gates_of
+from tests.layers.test_din import with_matrices
+from tests.oracles import gru, masked_mean, pair_mask
+from tests.oracles_recurrent import min_max
 
 
 def forward(model, **inputs):
-    layers = {layer.name: layer for layer in model.layers}
-    control = layers["control"]
-    static = control.variant.startswith("static")
-    return oracles_recurrent.din(
-        inputs,
-        {
-            "embeddings": [value(layers["word_representation"].word_embeddings[0].embeddings)],
-            "flag": False,
-            "encoder": weights_of(layers["encoding"]),
-            "trans_p": weights_of(control.transform_1),
-            "trans_h": weights_of(control.transform_2),
-            "encode_h": model.encode_hypothesis,
-            "inter": weights_of(control.interaction),
-            "kind": control.variant,
-            "gates": weights_of(control.gru) if static else gates_of(control),
-            "compare": model.compare_means,
-            "fc": [weights_of(layers[f"hidden_{i + 1}"]) for i in range(model.hidden_layers)],
-            "output": weights_of(layers["logits"]),
-        },
-    )
+    """What the explainer shows, by name."""
+    (p, h), (mask_p, mask_h) = represented(model, inputs)
+    encoder = weights_of(model.encoding)
+    p = gru(p, mask_p, *encoder)[0]
+    h = gru(h, mask_h, *encoder)[0] if model.encode_hypothesis else h
+    states, p, h, norms, *gates = with_matrices(model.control, p, h, mask_p, mask_h)
+    shown = {"interaction_2": min_max(norms, pair_mask(mask_h, mask_p))}  # eq 28-31
+    for sizes in gates:
+        for i, name in enumerate(("update_gate_2", "reset_gate_2", "candidate_2")):
+            shown[name] = min_max(sizes[..., i], mask_h)
+    v = masked_mean(states, mask_h)  # eq 24
+    if model.compare_means:
+        p, h = masked_mean(p, mask_p), masked_mean(h, mask_h)
+        v = np.concatenate([v, abs(p - h), p * h], -1)
+    return shown | {"probabilities": classified([*model.hidden, model.logits], v)}
 
 
 def oracle(model, **inputs):
@@ -72,11 +69,8 @@ def test_explainer(case):
     model = built(case)
     shown = {n: value(t) for n, t in model.explainer()(WORDS).items()}
     want = forward(model, **WORDS)
-    names = {"z": "update_gate_2", "r": "reset_gate_2", "h": "candidate_2"}
-    expected = {"probabilities": want["probabilities"], "interaction_2": want["interaction"]}
-    expected.update({names[gate]: want[gate] for gate in names if gate in want})
-    assert set(shown) == set(expected)
-    for name, array in expected.items():
+    assert set(shown) == set(want)
+    for name, array in want.items():
         assert shown[name].shape == array.shape
         assert abs(shown[name] - array).max() < 1e-4, name
 

@@ -2,9 +2,12 @@
 
 from functools import partial
 
+import numpy as np
+
 from keras_sentmatch.applications import DRCN
 from tests import oracles
-from tests.applications.common import WORDS, features, model_case, weights_of
+from tests.applications.common import WORDS, classified, features, model_case, represented
+from tests.case import weights_of
 from tests.harness import (
     Case,
     arguments_act,
@@ -14,6 +17,8 @@ from tests.harness import (
     run_checks,
     value,
 )
+from tests.layers.test_drcn import forward
+from tests.oracles_recurrent import dense
 
 ALL = {n: a for n, a in features().items() if n.startswith(("word_ids", "char_ids"))}
 SMALL = partial(
@@ -31,28 +36,15 @@ SMALL = partial(
 
 
 def oracle(model, **inputs):
-    layers = {layer.name: layer for layer in model.layers}
-    words, body = layers["word_representation"], layers["dense_co_attentive_rnn"]
-    hidden = []
-    for i in ("1", "2"):
-        norm = layers.get(f"normalization_{i}")
-        hidden.append((*weights_of(layers[f"hidden_{i}"]), *([weights_of(norm)] if norm else [])))
-    cnn = words.char_cnn
-    weights = {
-        "embeddings": [value(e.embeddings) for e in words.word_embeddings],
-        "char": [value(cnn.embedding.embeddings), *weights_of(cnn.convolution)] if cnn else None,
-        "flag": model.exact_match,
-        "layers": [(weights_of(r.forward_rnn), weights_of(r.backward_rnn)) for r in body.recurrent],
-        "autoencoders": {
-            after: [*weights_of(a.encoder), *weights_of(a.decoder)]
-            for after, a in zip(body.autoencoder_after, body.autoencoders)
-        },
-        "row": 1,
-        "attention": model.attention,
-        "hidden": hidden,
-        "output": weights_of(layers["logits"]),
-    }
-    return oracles.drcn_forward(inputs, weights)["probabilities"]
+    xs, masks = represented(model, inputs)
+    states = forward(model.stacks[0], 1, *xs, *masks)
+    p, q = (oracles.masked_max(states[side], mask)[0] for side, mask in zip("pq", masks))
+    v = np.concatenate([p, q, p + q, p - q, np.abs(p - q)], -1)  # eq 7
+    for _, hidden, normalization in model.comparison:
+        v = dense(v, weights_of(hidden))
+        v = oracles.batch_norm(v, *weights_of(normalization)) if normalization else v
+        v = oracles.relu(v)
+    return classified([model.logits], v)
 
 
 def case(make, inputs, name):

@@ -8,61 +8,35 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import DRrNet
-from tests import oracles_recurrent
-from tests.applications.common import WORDS, features, model_case, weights_of
+from tests.applications.common import WORDS, classified, features, model_case, represented
+from tests.case import weights_of
 from tests.harness import arguments_act, built, check_oracle, run_checks, value
+from tests.layers.test_drr_net import pooled, reread, stacked
+from tests.layers.test_recurrent import highway
+from tests.oracles import sigmoid
 
 ALL = features()
 FLOAT32 = ("logits", "probabilities", "p_h", "p_v", "gate_h", "gate_v")
 
 
 def forward(model, **inputs):
-    layers = {layer.name: layer for layer in model.layers}
-    words, highway, encoding = (layers[n] for n in ("word_representation", "highway", "encoding"))
-    cnn, unit = words.char_cnn, layers["rereading"]
-    stack = [weights_of(rnn) for rnn in encoding.forward_rnns]
-    width = words.width + sum(rnn[1].shape[0] for rnn in stack)
-
-    def mlp(name, last):
-        names = [f"{name}_hidden_1", f"{name}_hidden_2", last]
-        return [weights_of(layers[n]) for n in names] if last in layers else None
-
-    weights = {
-        "embeddings": [value(e.embeddings) for e in words.word_embeddings],
-        "char": [value(cnn.embedding.embeddings), *weights_of(cnn.convolution)] if cnn else None,
-        "flag": model.exact_match,
-        "pos": value(words.pos_embedding.embeddings) if model.pos_tags else None,
-        "antonym": model.antonym,
-        "highway": [
-            (*weights_of(t), *weights_of(g)) for t, g in zip(highway.transforms, highway.gates)
-        ],
-        "layers": stack,
-        "pooling": weights_of(layers["pooling"])
-        if "pooling" in layers
-        else (np.zeros((width, 1)), np.zeros(1), np.zeros(1)),
-        "mlp_h": mlp("mlp_h", "p_h"),
-        "mlp_v": mlp("mlp_v", "p_v"),
-        "mlp_out": mlp("mlp", "logits"),
-        **{n: weights_of(layers[n]) for n in ("gate_h", "gate_v") if n in layers},
-        "beta": model.beta,
-        "steps": model.steps,
-        "hard": model.selection != "soft",
-        "coverage": model.coverage,
-    }
-    starts = {
-        "zero": lambda: None,
-        "given": lambda: "pooled",
-        "projected": lambda: (value(unit.initial_kernel), value(unit.initial_bias)),
-    }
-    weights["init"] = starts[unit.initial_state]()
-    weights["reread"] = (
-        value(unit.token_kernel),
-        value(unit.state_kernel),
-        value(unit.guide_kernel) if unit.guide else None,
-        value(unit.context)[:, 0],
-    )
-    weights["gru"] = weights_of(unit.cell)
-    return oracles_recurrent.drr_net(inputs, weights)
+    """Each prediction by name."""
+    xs, masks = represented(model, inputs)
+    states = [stacked(model.encoding, highway(model.highway, x), m) for x, m in zip(xs, masks)]
+    vectors, found, total = {}, {}, 0.0
+    if model.pooling.built:
+        vectors["h"] = [pooled(model.pooling, *given)[0] for given in zip(states, masks)]
+    h = vectors.get("h", (None, None))
+    if model.use_dynamic:
+        given = zip(states, masks, reversed(h), h)
+        vectors["v"] = [reread(model.rereading, *each)[0] for each in given]
+    for name, head in model.heads.items():
+        a, b = vectors[name]
+        matched = np.concatenate([a, b, a * b, a - b], -1)  # eq 7
+        p = found[f"p_{name}"] = classified([*head.mlp, head.classify], matched)
+        kernel, bias = weights_of(head.gate)
+        total = total + sigmoid(p @ kernel + bias) * p  # eq 8
+    return found | {"probabilities": classified([*model.mlp, model.logits], total)}
 
 
 def oracle(model, **inputs):

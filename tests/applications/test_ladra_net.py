@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import LadRaNet
-from tests import oracles_encoders
+from tests import oracles_encoders as oracles
 from tests.applications.backbones import (
     BERT,
     PAIRS,
@@ -14,61 +14,32 @@ from tests.applications.backbones import (
     ROBERTA_PAIRS,
     UNUSED,
     oracle_inputs,
-    weights_of,
 )
-from tests.applications.common import model_case
-from tests.harness import check_oracle, name_of, refuses, run_checks, value
-
-
-def everything(model, **inputs):
-    embedded, mask, encoder, options = oracle_inputs(model, **inputs)
-    layers = {layer.name: layer for layer in model.layers}
-    cnn = layers["phrase_cnn"]
-    weights = {
-        "layer_logits": weights_of(layers["layer_weighting"])[0],
-        "normalize_layers": model.layer_weighting == "softmax",
-        "phrase": [
-            [*weights_of(one), *weights_of(two)]
-            for one, two in zip(cnn.hidden_convolutions, cnn.output_convolutions)
-        ],
-        "dsa": dsa_weights(layers["rereading"]),
-        "pooling": [weights_of(layers[f"pooling_{r + 1}"]) for r in range(len(model.widths))],
-        "use_pair": model.use_global,
-        "fusion": model.fusion,
-        "mlp": [weights_of(layers["hidden"]), weights_of(layers["logits"])],
-    }
-    return oracles_encoders.ladra_net(embedded, mask, {**weights, **encoder}, **options)
-
-
-def dsa_weights(layer):
-    units = range(len(layer.token_kernels))
-    parts = {
-        "W": layer.token_kernels,
-        "U": layer.state_kernels,
-        "M": layer.guide_kernels,
-        "V": [None, *layer.earlier_kernels],
-        "w": layer.contexts,
-        "phi": layer.fertility_kernels or [None for _ in units],
-    }
-    per_unit = [{n: None if p[r] is None else value(p[r]) for n, p in parts.items()} for r in units]
-    width = layer.token_kernels[0].shape[0]
-    several = sum(layer.fused) > 1  # a single unit has the weight 1 whatever its score
-    return {
-        "per_unit": per_unit,
-        "W_f": value(layer.fusion_kernel) if several else np.zeros((width, 1)),
-        "w_f": value(layer.fusion_context) if several else np.zeros(1),
-        "gru": weights_of(layer.cell),
-        "beta": layer.beta,
-        "steps": layer.steps,
-        "fuse_word": layer.fuse_word,
-        "coverage": layer.coverage,
-        "clip": layer.clip_coverage,
-        "update": layer.coverage_update,
-    }
+from tests.applications.common import classified, model_case
+from tests.case import weights_of
+from tests.harness import check_oracle, name_of, refuses, run_checks
+from tests.layers.test_drr_net import pooled
+from tests.layers.test_ladra_net import convolved, read
+from tests.oracles_recurrent import zero_pads
 
 
 def oracle(model, **inputs):
-    return everything(model, **inputs)["probabilities"]
+    embedded, mask, layers, options = oracle_inputs(model, **inputs)
+    states, _ = oracles.transformer(embedded, mask, layers, **options)
+    (scalars,) = weights_of(model.weigh)
+    words = oracles.layer_weighted_sum(states, scalars, model.layer_weighting == "softmax")
+    words = zero_pads(words, mask)
+    units, vectors = words[:, None], [zero_pads(states[-1], mask)[:, 0]]
+    if model.widths:
+        phrases = convolved(model.phrase_cnn, words, mask)
+        units = np.concatenate([units, phrases], 1)
+        for r, pooling in enumerate(model.phrase_poolings):
+            vectors.append(pooled(pooling, phrases[:, r], mask)[0])
+    pair = sum(vectors) / len(vectors)
+    parts = [pair] if model.use_global else []
+    parts += list(np.moveaxis(read(model.rereading, units, mask, pair)[0], 1, 0))
+    v = {"mean": np.mean, "max": np.max}[model.fusion](np.stack(parts), axis=0)  # eq 15
+    return classified([model.hidden, model.logits], v)
 
 
 SMALL = {

@@ -5,7 +5,7 @@ import pytest
 
 from keras_sentmatch import layers
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers import diin, din, re2
+from keras_sentmatch.layers import diin, re2
 from tests.harness import lengths_mask, noise
 
 WORDS = {"vocabulary_size": 9, "embedding_dim": 2}
@@ -55,7 +55,7 @@ ARGUMENTS = [
     (diin.DecayingDropout, {"decay": 1.1}, "(0, 1]", "decay=1.1"),
     (layers.MatrixDynamicGRU, {"units": 300}, "perfect square", "units=300"),
     (layers.MatrixDynamicGRU, {"units": 4, "concat": "split", "variant": "din2"}, "'split' needs"),
-    (layers.PhraseCNN, {"widths": ()}, "sequence of numbers", "widths=()"),
+    (layers.PhraseCNN, {"widths": ()}, "numbers of at least 1", "widths=()"),
     (layers.PhraseCNN, {"widths": (2, 0)}, "at least 1", "widths=(2, 0)"),
     (layers.SelectiveFeatureAttention, NO_POOLING, "mean_pooling or max_pooling"),
     (layers.SelectiveFeatureAttention, {"pre_sigmoid": True, "gates": False}, "gates=True"),
@@ -83,11 +83,9 @@ CALLS = {
     "same last dimension": lambda: layers.MatrixDynamicGRU(4, shared_transform=True)(
         X2, noise(1, 3, 2), M2, M3
     ),
-    "a perfect square": lambda: din.MatrixInteraction()(noise(1, 2, 5), noise(1, 3, 5), M2, M3),
-    "1, 3, 9": lambda: din.MatrixInteraction()(X2, noise(1, 3, 9), M2, M3),
     "2 ** blocks": lambda: diin.DenseInteractionCNN().build((2, 7, 9, 10)),
     "must be known": lambda: diin.DenseInteractionCNN().build((2, None, 9, 10)),
-    "reads two sentences": lambda: layers.DenseCoAttentiveRNN()(X2, mask_1=M2),
+    "needs two sentences": lambda: layers.DenseCoAttentiveRNN()(X2, mask_1=M2),
     "the same width": lambda: layers.AdaptiveFusion()(X2, noise(1, 2, 5), M2),
     "`segment_ids`": lambda: layers.DualAttention(2, 2, cross=True)(X2, M2),
     "a multiple of num_heads=3": lambda: layers.DualAttentionBlock(4, 3)(X2, M2),
@@ -95,6 +93,7 @@ CALLS = {
     "fuse_word=False needs phrases": lambda: layers.DynamicSequentialAttention(fuse_word=False)(
         X2[None], M2, noise(1, 4)
     ),
+    "guide must be [B, 4]": lambda: layers.DynamicSequentialAttention()(X2[None], M2, noise(1, 3)),
     "guide=False": lambda: layers.RerereadAttention()(X2, M2, None, noise(1, 4)),
     "initial_state='zero'": lambda: layers.RerereadAttention(guide=False)(X2, M2),
     "a vector of units=3": lambda: layers.RerereadAttention(3, guide=False, initial_state="given")(

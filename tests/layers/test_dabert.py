@@ -25,7 +25,9 @@ SEGMENTS = {"segment_ids": np.array([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0], [0, 1, 0,
 CHANNELS = {"affinity": ONE["x"], "difference": noise(3, 5, 4, seed=1), "mask": ONE["mask"]}
 ATTEND = partial(DualAttention, num_heads=2, key_dim=4)
 FUSE = partial(AdaptiveFusion, attention_units=5)
-BLOCK = partial(DualAttentionBlock, intermediate_dim=5, num_heads=2, attention_units=5)
+BLOCK = partial(
+    DualAttentionBlock, intermediate_dim=5, num_heads=2, fusion_options={"attention_units": 5}
+)
 
 ATTENTION = 3 * (4 * 8 + 8)
 ALIGNMENT = 2 * (2 * 4 * 5 + 5 + 5 + 1 + 8 * 4 + 4)  # guided, then joined
@@ -103,7 +105,7 @@ def block(layer, x, mask, segment_ids=None):
         use_difference=layer.channels != "affinity",
         epsilon=layer.layer_norm_epsilon,
         activation=layer.activation.__name__,
-        **options_of(layer),
+        **options_of(layer.fusion),
     )
     return tuple(found.values())
 
@@ -145,8 +147,15 @@ BLOCKS = {
     "own sentence too": {},
     "affinity": {"channels": "affinity"},
     "difference": {"channels": "difference"},
-    "relu": {"regulation": False, "activation": "relu", "layer_norm_epsilon": 0.1},
-    "literal block": {"distance": "sum", "alignment": "literal", "output_mode": "replace"},
+    "relu": {
+        "fusion_options": {"regulation": False},
+        "activation": "relu",
+        "layer_norm_epsilon": 0.1,
+    },
+    "literal block": {
+        "distance": "sum",
+        "fusion_options": {"alignment": "literal", "output_mode": "replace"},
+    },
 }
 VARIANTS = [
     Case(partial(ATTEND, distance="sum"), ONE, (ATTENTION, 0), attended, name="sum", **MAPS),
@@ -177,6 +186,7 @@ test_arguments = arguments_act(
     distance="sum",
     alignment="none",
     output_mode="replace",
+    fusion_options={"fusion_options": {"gate": False}},
 )
 
 
@@ -196,7 +206,7 @@ def test_what_a_new_fusion_starts_with():
     *_, change = layer(**inputs, mask=np.ones((2, 6), bool), return_gates=True)
     assert 0.015 < value(layer.fused.kernel).std() < 0.025  # the tails are cut off
     assert (value(change) > 0).all() and value(change).max() < 0.2
-    whole = BLOCK(output_stddev=0.1)
+    whole = BLOCK(fusion_options={"output_stddev": 0.1})
     whole.build((None, None, 4))
     assert value(whole.fusion.fused.kernel).any()
 

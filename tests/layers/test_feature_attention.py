@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
-from keras_sentmatch.layers._transformer_block import TransformerBlock
-from keras_sentmatch.layers.feature_attention import CNNS, RNNS
+from keras_sentmatch.layers.feature_attention import CNNS, RNNS, TransformerBlock
 from tests import oracles_blocks as oracles
 from tests.case import randomize
 from tests.harness import (

@@ -1,4 +1,4 @@
-"""WordRepresentation, CharCNN and CharLSTM."""
+"""WordRepresentation and CharReader."""
 
 from functools import partial
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import WordRepresentation
-from keras_sentmatch.layers.word_representation import CharCNN, CharLSTM
+from keras_sentmatch.layers.word_representation import CharReader
 from tests import oracles, oracles_recurrent
 from tests.harness import Case, arguments_act, built, run_checks, value, weights_of
 
@@ -65,8 +65,20 @@ def oracle(layer, word_ids, other_word_ids=None, char_ids=None, pos=None, antony
 TAGS = WORDS | {"pos": FEATURES["pos"]}
 ALONE = partial(SMALL, exact_match=False, fixed_embedding=False)
 CASES = [
-    Case(partial(CharCNN, kernel_size=3, **CHAR), {"char_ids": CHARS}, (18 + 9 * 5 + 5, 0), cnn),
-    Case(partial(CharLSTM, **CHAR), {"char_ids": CHARS}, (18 + 4 * 5 * (3 + 5 + 1), 0), lstm),
+    Case(
+        partial(CharReader, kernel_size=3, **CHAR),
+        {"char_ids": CHARS},
+        (18 + 9 * 5 + 5, 0),
+        cnn,
+        "cnn",
+    ),
+    Case(
+        partial(CharReader, **CHAR),
+        {"char_ids": CHARS},
+        (18 + 4 * 5 * (3 + 5 + 1), 0),
+        lstm,
+        "lstm",
+    ),
     Case(EVERY, FEATURES, (40 + 12 + 2 * 2 * 3 + 3, 40), oracle, "every feature"),
     Case(partial(SMALL, pos_tags=3, pos_dim=2), TAGS, (40 + 3 * 2, 40), oracle, "tags embedded"),
     Case(ALONE, {"word_ids": IDS}, (40, 0), oracle, "alone"),
