@@ -130,17 +130,6 @@ def check_symbolic(case: Case) -> None:
             assert known, f"output {i}: symbolic shape {s.shape}, eager {tuple(e.shape)}"
 
 
-def make_with_policy(case: Case, policy: str) -> Any:
-    if not issubclass(case.cls, keras.Model) or "dtype" in signature_arguments(case.cls):
-        return case.make(dtype=policy)
-    default = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(policy)
-    try:
-        return case.make()
-    finally:
-        keras.config.set_dtype_policy(default)
-
-
 def check_dtypes(case: Case) -> None:
     """Under each policy: outputs of the right dtype near the float32 ones, and right sublayers."""
     outputs, _ = expected(case)
@@ -148,7 +137,7 @@ def check_dtypes(case: Case) -> None:
     want = values(float_outputs(outputs))
     pure = keras.backend.backend() == "tensorflow" and not issubclass(case.cls, keras.Model)
     for policy in HALF_POLICIES + PURE_POLICIES * pure:
-        layer = make_with_policy(case, policy)
+        layer = case.make(dtype=policy)
         if not layer.built:
             symbolic_outputs(case, layer)
         outputs = Runner(case, randomize(layer))(case.inputs)
@@ -371,18 +360,5 @@ def arguments_act(cases: Sequence[Case], *elsewhere: str, **others: Any) -> Call
     @pytest.mark.parametrize("cls, argument", [x for x in every if x[1] not in elsewhere])
     def test(cls: Any, argument: str) -> None:
         assert any(acts(case, argument) for case in by_class[cls]), f"{argument} changes nothing"
-
-    return test
-
-
-def refuses(
-    make: Callable[..., Any], wrong: Sequence[tuple[dict[str, Any], str]]
-) -> Callable[..., None]:
-    """The test of a file that these arguments are refused, each with this message."""
-
-    @pytest.mark.parametrize("arguments, message", wrong)
-    def test(arguments: dict[str, Any], message: str) -> None:
-        with pytest.raises(ValueError, match=message):
-            make(**arguments)
 
     return test

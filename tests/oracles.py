@@ -5,23 +5,18 @@ are `[B, L]`, sequences `[B, L, D]`, masks Boolean `[B, L]` (True = real token, 
 Weights have the Keras layout.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 
-Array = np.ndarray
 
-
-def sigmoid(x: Array) -> Array:
+def sigmoid(x):
     return 0.5 * (1.0 + np.tanh(0.5 * np.asarray(x, np.float64)))
 
 
-def relu(x: Array) -> Array:
+def relu(x):
     return np.maximum(x, 0.0)
 
 
-def softmax(x: Array) -> Array:
+def softmax(x):
     exp = np.exp(x - x.max(axis=-1, keepdims=True))
     return exp / exp.sum(axis=-1, keepdims=True)
 
@@ -29,7 +24,7 @@ def softmax(x: Array) -> Array:
 # --- masked operations ---
 
 
-def masked_softmax(scores: Array, mask: Array | None = None, axis: int = -1) -> Array:
+def masked_softmax(scores, mask=None, axis=-1):
     """Softmax over the True entries only; masked entries and fully masked rows are 0."""
     scores = np.asarray(scores, np.float64)
     mask = np.ones(scores.shape, bool) if mask is None else np.broadcast_to(mask, scores.shape)
@@ -40,7 +35,7 @@ def masked_softmax(scores: Array, mask: Array | None = None, axis: int = -1) -> 
     return np.divide(exp, total, out=np.zeros_like(exp), where=total > 0)
 
 
-def masked_mean(x: Array, mask: Array) -> Array:
+def masked_mean(x, mask):
     """sum(m x) / max(sum(m), 1), over axis 1: `[B, D]`."""
     m = np.asarray(mask, np.float64)[..., None]
     # 0 * inf would be NaN: drop the pads, whatever they hold
@@ -48,7 +43,7 @@ def masked_mean(x: Array, mask: Array) -> Array:
     return total / np.maximum(m.sum(axis=1), 1)
 
 
-def masked_max(x: Array, mask: Array) -> tuple[Array, Array]:
+def masked_max(x, mask):
     """The maximum over real tokens `[B, D]` and its position `[B, D]`; both 0 without a token."""
     x, mask = np.asarray(x, np.float64), np.asarray(mask, bool)
     kept = np.where(mask[..., None], x, -np.inf)
@@ -56,18 +51,18 @@ def masked_max(x: Array, mask: Array) -> tuple[Array, Array]:
     return np.where(some, kept.max(axis=1), 0), np.where(some, kept.argmax(axis=1), 0)
 
 
-def cosine(x: Array, y: Array) -> Array:
+def cosine(x, y):
     """<x, y> / (max(|x|, 1e-8) max(|y|, 1e-8)) over the last axis."""
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     norms = [np.maximum(np.sqrt((v * v).sum(axis=-1)), 1e-8) for v in (x, y)]
     return (x * y).sum(axis=-1) / (norms[0] * norms[1])
 
 
-def pair_mask(mask_1: Array, mask_2: Array) -> Array:
+def pair_mask(mask_1, mask_2):
     return np.asarray(mask_1, bool)[:, :, None] & np.asarray(mask_2, bool)[:, None, :]
 
 
-def reverse_within_length(x: Array, mask: Array) -> Array:
+def reverse_within_length(x, mask):
     """Each row's real tokens in reverse order, its pads where they were."""
     out = np.array(x)
     for row, real in enumerate(np.asarray(mask, bool)):
@@ -79,7 +74,7 @@ def reverse_within_length(x: Array, mask: Array) -> Array:
 # --- recurrence (a masked step keeps the state; the outputs at pads are zero) ---
 
 
-def _scan(step: Any, x: Array, mask: Array, state: tuple[Array, ...], backwards: bool) -> Any:
+def _scan(step, x, mask, state, backwards):
     x, mask = np.asarray(x, np.float64), np.asarray(mask, bool)
     out = np.zeros((*x.shape[:2], state[0].shape[-1]))
     steps = range(x.shape[1])
@@ -90,12 +85,10 @@ def _scan(step: Any, x: Array, mask: Array, state: tuple[Array, ...], backwards:
     return out, state[0]
 
 
-def lstm(
-    x: Array, mask: Array, kernel: Array, recurrent: Array, bias: Array, backwards: bool = False
-) -> tuple[Array, Array]:
+def lstm(x, mask, kernel, recurrent, bias, backwards=False):
     """Outputs `[B, L, h]`, last state `[B, h]`. Gates i, f, g, o: c' = f c + i g, h' = o tanh c'"""
 
-    def step(xt: Array, h: Array, c: Array) -> tuple[Array, Array]:
+    def step(xt, h, c):
         i, f, g, o = np.split(xt @ kernel + h @ recurrent + bias, 4, axis=-1)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         return sigmoid(o) * np.tanh(c), c
@@ -104,15 +97,13 @@ def lstm(
     return _scan(step, x, mask, (zeros, zeros), backwards)
 
 
-def gru(
-    x: Array, mask: Array, kernel: Array, recurrent: Array, bias: Array, backwards: bool = False
-) -> tuple[Array, Array]:
+def gru(x, mask, kernel, recurrent, bias, backwards=False):
     """`reset_after` with a bias (2, 3h), one row for the input and one for the state. Gates z, r, h.
 
     With a bias (3h,) the state is reset before its product: h~ = tanh(x W + b + (r h) U).
     """
 
-    def step(xt: Array, h: Array) -> tuple[Array]:
+    def step(xt, h):
         if np.ndim(bias) == 1:
             of_z, of_r, of_h = np.split(recurrent, 3, axis=-1)
             xz, xr, xh = np.split(xt @ kernel + bias, 3, axis=-1)
@@ -126,12 +117,10 @@ def gru(
     return _scan(step, x, mask, (np.zeros((len(x), recurrent.shape[0])),), backwards)
 
 
-def simple_rnn(
-    x: Array, mask: Array, kernel: Array, recurrent: Array, bias: Array, backwards: bool = False
-) -> tuple[Array, Array]:
+def simple_rnn(x, mask, kernel, recurrent, bias, backwards=False):
     """h' = tanh(x W + h U + b)."""
 
-    def step(xt: Array, h: Array) -> tuple[Array]:
+    def step(xt, h):
         return (np.tanh(xt @ kernel + h @ recurrent + bias),)
 
     return _scan(step, x, mask, (np.zeros((len(x), recurrent.shape[0])),), backwards)
@@ -140,9 +129,7 @@ def simple_rnn(
 CELLS = {"lstm": lstm, "gru": gru, "simple_rnn": simple_rnn, "rnn": simple_rnn}
 
 
-def bidirectional_rnn(
-    cell: str, x: Array, mask: Array, forward: Sequence[Array], backward: Sequence[Array]
-) -> tuple[Array, Array]:
+def bidirectional_rnn(cell, x, mask, forward, backward):
     """`[forward; backward]` at each token, and `[last forward; last backward]` (at token 0)."""
     ahead, last_ahead = CELLS[cell](x, mask, *forward)
     back, last_back = CELLS[cell](x, mask, *backward, backwards=True)
@@ -152,7 +139,7 @@ def bidirectional_rnn(
 # --- features ---
 
 
-def char_cnn(char_ids: Array, embeddings: Array, kernel: Array, bias: Array) -> Array:
+def char_cnn(char_ids, embeddings, kernel, bias):
     """`[B, L, W]` ids (0 = none) -> `[B, L, f]`: embedding, valid convolution, ReLU, maximum.
 
     A window that starts beyond a word's last character cannot win, except the first.
@@ -174,7 +161,7 @@ def char_cnn(char_ids: Array, embeddings: Array, kernel: Array, bias: Array) -> 
     return out
 
 
-def exact_match(ids_1: Array, ids_2: Array, unknown: int = 1) -> tuple[Array, Array]:
+def exact_match(ids_1, ids_2, unknown=1):
     """1.0 where the same word, neither pad (0) nor unknown, occurs in the other sentence."""
     rows = list(zip(np.asarray(ids_1).tolist(), np.asarray(ids_2).tolist()))
     flags_1 = [[float(i > unknown and i in two) for i in one] for one, two in rows]
@@ -182,7 +169,7 @@ def exact_match(ids_1: Array, ids_2: Array, unknown: int = 1) -> tuple[Array, Ar
     return np.array(flags_1), np.array(flags_2)
 
 
-def highway(x: Array, layers: Sequence[tuple[Array, Array, Array, Array]]) -> Array:
+def highway(x, layers):
     """n (W_t, b_t, W_g, b_g): g = sigmoid(x W_g + b_g); y = g ReLU(x W_t + b_t) + (1 - g) x."""
     x = np.asarray(x, np.float64)
     for w_t, b_t, w_g, b_g in layers:
@@ -194,17 +181,13 @@ def highway(x: Array, layers: Sequence[tuple[Array, Array, Array, Array]]) -> Ar
 # --- DRCN ---
 
 
-def co_attention(
-    p: Array, q: Array, mask_1: Array, mask_2: Array, temperature: float = 1.0
-) -> tuple[Array, Array, Array, Array]:
+def co_attention(p, q, mask_1, mask_2, temperature=1.0):
     """Eq 5: both attended sentences and both attentions, whose rows sum to 1."""
     e = cosine(p[:, :, None, :], q[:, None, :, :]) * temperature
     return attend(e, p, q, mask_1, mask_2)
 
 
-def attend(
-    e: Array, p: Array, q: Array, mask_1: Array, mask_2: Array
-) -> tuple[Array, Array, Array, Array]:
+def attend(e, p, q, mask_1, mask_2):
     """sum_j softmax_j(e_ij) q_j, the same for p, and both softmaxes."""
     both = pair_mask(mask_1, mask_2)
     alpha_p = masked_softmax(e, both, axis=2)
@@ -213,28 +196,20 @@ def attend(
     return alpha_p @ q, alpha_q @ p, alpha_p, alpha_q
 
 
-def bottleneck(
-    x: Array, mask: Array, w_e: Array, b_e: Array, w_r: Array, b_r: Array
-) -> tuple[Array, Array]:
+def bottleneck(x, mask, w_e, b_e, w_r, b_r):
     """Code z = tanh(x W_e + b_e) (zero at pads) and linear reconstruction z W_r + b_r."""
     code = np.tanh(np.asarray(x, np.float64) @ w_e + b_e)
     return np.where(np.asarray(mask, bool)[..., None], code, 0), code @ w_r + b_r
 
 
-def masked_mse(x: Array, reconstruction: Array, mask: Array) -> float:
+def masked_mse(x, reconstruction, mask):
     """Mean of the squared error over the real tokens of the batch and over the features."""
     real = np.asarray(mask, bool)
     square = np.square(np.asarray(x, np.float64) - reconstruction)[real]
     return float(square.sum() / (max(int(real.sum()), 1) * x.shape[-1]))
 
 
-def autoencoder_loss(mse_p: float, mse_q: float) -> float:
-    return 0.5 * (mse_p + mse_q)
-
-
-def drcn_step(
-    row: int, x: Array, h: Array, a: Array | None, base: Array, past: list[list[Array]]
-) -> Array:
+def drcn_step(row, x, h, a, base, past):
     """x^{l+1} by row of Table 6; `base` = emb, `past` = [h, a] (or [h]) of the earlier layers.
 
     1 (2-4 alike) [h; a; x^l] (eq 6); 5 [h^l; a^l; h^{l-1}..h^1; emb];
@@ -256,28 +231,20 @@ def drcn_step(
 
 
 def dense_co_attentive_rnn(
-    p: Array,
-    q: Array,
-    mask_1: Array,
-    mask_2: Array,
-    layers: Sequence[tuple[Sequence[Array], Sequence[Array]]],
-    autoencoders: Mapping[int, Sequence[Array]] | None = None,
-    *,
-    row: int = 1,
-    attention: bool = True,
-) -> dict[str, Any]:
+    p, q, mask_1, mask_2, layers, autoencoders=None, *, row=1, attention=True
+):
     """Eq 5, 6: `layers` = (forward, backward) RNN weights; `autoencoders` by the layer they follow.
 
     After an autoencoder the code takes the part of the embedding and earlier layers are forgotten.
     """
     masks = (np.asarray(mask_1, bool), np.asarray(mask_2, bool))
     xs = [np.where(m[..., None], np.asarray(x, np.float64), 0) for x, m in zip((p, q), masks)]
-    bases: list[Array] = list(xs)
-    past: tuple[list, list] = ([], [])
+    bases = list(xs)
+    past = ([], [])
     attentions, losses, widths = [], [], [xs[0].shape[-1]]
     for number, weights in enumerate(layers, 1):
         hs = [bidirectional_rnn("lstm", x, m, *weights)[0] for x, m in zip(xs, masks)]
-        contexts: list[Any] = [None, None]
+        contexts = [None, None]
         if attention and row != 11:
             *contexts, alpha_p, alpha_q = co_attention(*hs, *masks)
             attentions.append((alpha_p, alpha_q))
@@ -289,7 +256,7 @@ def dense_co_attentive_rnn(
         if autoencoders and number in autoencoders:
             pairs = [bottleneck(x, m, *autoencoders[number]) for x, m in zip(xs, masks)]
             errors = [masked_mse(x, rec, m) for x, (_, rec), m in zip(xs, pairs, masks)]
-            losses.append(autoencoder_loss(*errors))
+            losses.append(0.5 * sum(errors))
             xs = [code for code, _ in pairs]
             bases, past = list(xs), ([], [])
             widths.append(xs[0].shape[-1])
@@ -297,7 +264,5 @@ def dense_co_attentive_rnn(
     return {"p": xs[0], "q": xs[1], "attentions": attentions, "losses": losses, "widths": widths}
 
 
-def batch_norm(
-    x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, epsilon: float = 1e-3
-) -> Array:
+def batch_norm(x, gamma, beta, mean, variance, epsilon=0.001):
     return (x - mean) / np.sqrt(variance + epsilon) * gamma + beta

@@ -4,13 +4,12 @@ HyperLSTM.
 Conventions as in `oracles` and `oracles_recurrent`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from tests.oracles import (
-    Array,
     attend,
     bidirectional_rnn,
     masked_mean,
@@ -21,22 +20,14 @@ from tests.oracles import (
 from tests.oracles_recurrent import dense, zero_pads
 
 
-def dot_attention(
-    p: Array,
-    q: Array,
-    mask_1: Array,
-    mask_2: Array,
-    keys_1: Array | None = None,
-    keys_2: Array | None = None,
-    temperature: float = 1.0,
-) -> tuple[Array, Array, Array, Array]:
+def dot_attention(p, q, mask_1, mask_2, keys_1=None, keys_2=None, temperature=1.0):
     """Both attended sentences and both attentions by e_ij = tau k_pi . k_qj; keys k are p and q at first."""
     k_p, k_q = p if keys_1 is None else keys_1, q if keys_2 is None else keys_2
     e = float(np.squeeze(temperature)) * np.einsum("bik,bjk->bij", k_p, k_q)
     return attend(e, p, q, mask_1, mask_2)
 
 
-def factorization_machine(z: Array, w0: Any, w: Array, V: Array) -> Array:
+def factorization_machine(z, w0, w, V):
     """w_0 + w . z + 1/2 sum_f [(v_f . z)^2 - v_f^2 . z^2]: V `[n, factors]` -> `[..., 1]`."""
     z = np.asarray(z, np.float64)
     y = float(np.squeeze(w0)) + z @ np.reshape(w, -1)
@@ -48,14 +39,7 @@ def factorization_machine(z: Array, w0: Any, w: Array, V: Array) -> Array:
 # --- FA and SFA ---
 
 
-def feature_attention(
-    x: Array,
-    mask: Array,
-    w1: Array,
-    b1: Array | None,
-    w2: Array,
-    b2: Array | None,
-) -> tuple[Array, Array]:
+def feature_attention(x, mask, w1, b1, w2, b2):
     """Eq 1-3: s = mmean(x); e = sigmoid(tanh(s W1 + b1) W2 + b2); u = e * x. Returns u and e."""
     x = zero_pads(x, mask)
     e = sigmoid(dense(np.tanh(dense(masked_mean(x, mask), (w1, b1))), (w2, b2)))
@@ -63,17 +47,17 @@ def feature_attention(
 
 
 def selective_feature_attention(
-    branches: Sequence[Array],
-    mask: Array,
-    w1: Array,
-    w2: Sequence[Array],
-    pre_sigmoid: bool = False,
-    use_max: bool = True,
-    use_mean: bool = True,
-    select: bool = True,
-    b1: Array | None = None,
-    b2: Sequence[Array] | None = None,
-) -> tuple[Array, Array, Array]:
+    branches,
+    mask,
+    w1,
+    w2,
+    pre_sigmoid=False,
+    use_max=True,
+    use_mean=True,
+    select=True,
+    b1=None,
+    b2=None,
+):
     """Eq 5-8: s = mean + max over branches and real tokens; e^n = sigmoid(tanh(s W1 + b1) W2^n + b2^n);
     e~ = softmax over n, each feature by itself; u = sum_n e~^n * x^n. Returns u, e and e~.
 
@@ -96,7 +80,7 @@ def selective_feature_attention(
     return sum(chosen[:, n][:, None, :] * x for n, x in enumerate(xs)), e, chosen
 
 
-def conv1d_same(x: Array, mask: Array, kernel: Array, bias: Array, dilation: int = 1) -> Array:
+def conv1d_same(x, mask, kernel, bias, dilation=1):
     """`same` convolution over real tokens, kernel `[k, D, F]`; of the zeros the smaller half is left."""
     x = zero_pads(x, mask)
     out = np.zeros((*x.shape[:2], kernel.shape[-1])) + bias
@@ -109,7 +93,7 @@ def conv1d_same(x: Array, mask: Array, kernel: Array, bias: Array, dilation: int
     return zero_pads(out, mask)
 
 
-def sfa_block(x: Array, mask: Array, weights: Mapping[str, Any]) -> dict[str, Array]:
+def sfa_block(x, mask, weights):
     """The whole block: bottleneck in, stacked bidirectional RNNs (eq 4), SFA, bottleneck out.
 
     With cell "cnn" the branches stand side by side; without w1 there are no gates and u is their mean.
@@ -143,15 +127,7 @@ def sfa_block(x: Array, mask: Array, weights: Mapping[str, Any]) -> dict[str, Ar
 Weights = Mapping[str, Any]
 
 
-def rlstm(
-    y: Array,
-    mask_p: Array,
-    h_inputs: Array,
-    mask_h: Array,
-    weights: Weights,
-    backwards: bool = False,
-    tanh: bool = True,
-) -> tuple[Array, Array]:
+def rlstm(y, mask_p, h_inputs, mask_h, weights, backwards=False, tanh=True):
     """An LSTM over H that re-reads P: m_t = sum_j alpha_{t,j} Y_j; c_t as in an LSTM;
     h_t = o_t tanh(c_t) + o_t tanh(m_t); alpha_{t+1} = msoftmax(w . tanh(Y W_p + m_t W_m + c_{t-1} W_c)).
 
@@ -178,14 +154,12 @@ def rlstm(
     return states, alphas
 
 
-def layer_norm(x: Array, gamma: Array, beta: Array, epsilon: float = 1e-3) -> Array:
+def layer_norm(x, gamma, beta, epsilon=0.001):
     centered = x - x.mean(-1, keepdims=True)
     return centered / np.sqrt(np.square(centered).mean(-1, keepdims=True) + epsilon) * gamma + beta
 
 
-def hyper_lstm(
-    x: Array, mask: Array, weights: Weights, forget_bias: float = 1.0
-) -> tuple[Array, Array]:
+def hyper_lstm(x, mask, weights, forget_bias=1.0):
     """A small LSTM reads [x_t; h_{t-1}] and re-scales the main LSTM's gates.
 
     For gate y of i, f, g, o: z^k = h^ W^k + c^k (no c for k = b), d^k = z^k D^k, pre_y = d^x * (x W_y)

@@ -4,12 +4,10 @@ Conventions as in `oracles`. Every result per token is 0 at padding.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from tests.oracles import Array, masked_softmax, relu, sigmoid, softmax
+from tests.oracles import masked_softmax, relu, sigmoid, softmax
 from tests.oracles_blocks import conv1d_same, layer_norm
 from tests.oracles_hosts import gelu as gelu_approximate
 from tests.oracles_recurrent import (
@@ -19,12 +17,12 @@ from tests.oracles_recurrent import (
 )
 
 
-def gelu(x: Array) -> Array:
+def gelu(x):
     """x Phi(x), exact: RoBERTa's. BERT has the approximation by tanh, at most 5e-4 off."""
     return x * 0.5 * (1 + np.vectorize(math.erf, otypes=[np.float64])(x / math.sqrt(2)))
 
 
-ACTIVATIONS: dict[str, Any] = {
+ACTIVATIONS = {
     "relu": relu,
     "tanh": np.tanh,
     "sigmoid": sigmoid,
@@ -36,14 +34,14 @@ ACTIVATIONS: dict[str, Any] = {
 # --- LadRa-Net ---
 
 
-def layer_weighted_sum(layers: Sequence[Array], logits: Array, normalize: bool = True) -> Array:
+def layer_weighted_sum(layers, logits, normalize=True):
     """Eq 9: h_t = sum_l alpha_l h^l_t; alpha = softmax(logits), or the logits themselves."""
     logits = np.reshape(np.asarray(logits, np.float64), -1)
     alpha = softmax(logits) if normalize else logits
     return sum(a * np.asarray(h, np.float64) for a, h in zip(alpha, layers, strict=True))
 
 
-def phrase_cnn(x: Array, mask: Array, units: Sequence[Sequence[Array]]) -> Array:
+def phrase_cnn(x, mask, units):
     """Eq 10: per unit conv2(relu(conv1(x))), zeros at padding -> `[B, R, L, D]`."""
     outputs = []
     for k1, b1, k2, b2 in units:
@@ -51,9 +49,7 @@ def phrase_cnn(x: Array, mask: Array, units: Sequence[Sequence[Array]]) -> Array
     return np.stack(outputs, 1)
 
 
-def sequential_scores(
-    h: Array, state: Array, guide: Array, before: Sequence[Array], unit: Mapping[str, Any]
-) -> Array:
+def sequential_scores(h, state, guide, before, unit):
     """Eq 13: e_i = omega . tanh(h_i W + s U + g M + (sum_j<r a^j) V), no V for the first unit: `[L]`."""
     known = state @ unit["U"] + guide @ unit["M"]
     if len(before):
@@ -61,15 +57,13 @@ def sequential_scores(
     return np.array([np.tanh(h_i @ unit["W"] + known) @ np.reshape(unit["w"], -1) for h_i in h])
 
 
-def fertility(h: Array, phi: Array, steps: int) -> Array:
+def fertility(h, phi, steps):
     """Eq 14: phi_i = T sigmoid(h_i . w_phi): `[L]`."""
     # exact where sigmoid() rounds to 0: something is divided by it
     return steps * np.exp(-np.logaddexp(0, -h @ np.reshape(phi, -1)))
 
 
-def fuse_units(
-    a: Sequence[Array], W_f: Array, w_f: Array, fuse_word: bool = True
-) -> tuple[Array, Array]:
+def fuse_units(a, W_f, w_f, fuse_word=True):
     """Eq 12: alpha^r = omega_f . tanh(a^r W_f); a = sum_r softmax_r(alpha) a^r, and the weights."""
     alpha = np.array([np.tanh(a_r @ W_f) @ np.reshape(w_f, -1) for a_r in a])
     kept = np.array([r > 0 or fuse_word for r in range(len(a))])
@@ -79,20 +73,20 @@ def fuse_units(
 
 
 def dynamic_sequential_attention(
-    phrases: Array,
-    mask: Array,
-    guide: Array,
-    per_unit: Sequence[Mapping[str, Any]],
-    W_f: Array,
-    w_f: Array,
-    gru: Sequence[Array],
-    beta: float = 10.0,
-    steps: int = 5,
-    fuse_word: bool = True,
-    coverage: str = "multiply",
-    clip: bool = True,
-    update: str = "probability",
-) -> dict[str, Array]:
+    phrases,
+    mask,
+    guide,
+    per_unit,
+    W_f,
+    w_f,
+    gru,
+    beta=10.0,
+    steps=5,
+    fuse_word=True,
+    coverage="multiply",
+    clip=True,
+    update="probability",
+):
     """Eq 12-14: T times, for every unit in turn p = msoftmax(beta m), a^r = sum_i p_i h^r_i, then
     s_t = GRU(fused a, s_{t-1}); s_0 = guide.
 
@@ -102,7 +96,7 @@ def dynamic_sequential_attention(
     mask = np.asarray(mask, bool)
     h = np.where(mask[:, None, :, None], np.asarray(phrases, np.float64), 0)
     batch, count, length, _ = h.shape
-    out: dict[str, Array] = {
+    out = {
         "states": np.zeros((batch, steps, np.shape(guide)[-1])),
         "weights": np.zeros((batch, steps, count, length)),
         "coverage": np.zeros((batch, steps, count, length)),
@@ -112,7 +106,7 @@ def dynamic_sequential_attention(
         state = start = np.asarray(guide[b], np.float64)
         c = np.ones((count, length))
         for t in range(steps):
-            chosen: list[Array] = []
+            chosen = []
             for r, unit in enumerate(per_unit):
                 e = sequential_scores(h[b, r], state, start, chosen, unit)
                 m = c[r] * e if coverage == "multiply" else e  # eq 14
@@ -137,28 +131,19 @@ def dynamic_sequential_attention(
 # --- DABERT ---
 
 
-def project(x: Array, weights: Sequence[Array]) -> Array:
+def project(x, weights):
     """`[B, L, D]` -> `[B, h, L, k]`: one dense layer per head, (kernel `[D, h, k]`, bias `[h, k]`)."""
     kernel, bias = weights
     return np.stack([x @ kernel[:, n] + bias[n] for n in range(kernel.shape[1])], 1)
 
 
-def distance_of(q: Array, k: Array, kind: str) -> float:
+def distance_of(q, k, kind):
     """Eq 4 between two vectors: "l1" sum |q - k|, or "sum" as printed."""
     difference = q - k
     return (np.abs(difference) if kind == "l1" else difference).sum()
 
 
-def dual_attention(
-    x: Array,
-    mask: Array,
-    q: Sequence[Array],
-    k: Sequence[Array],
-    v: Sequence[Array],
-    distance: str = "l1",
-    segment_ids: Array | None = None,
-    cross: bool = False,
-) -> tuple[Array, Array, Array, Array]:
+def dual_attention(x, mask, q, k, v, distance="l1", segment_ids=None, cross=False):
     """Eq 1-4: A = softmax(Q K^T / sqrt(k)) V and D = softmax(dist(Q, K) / sqrt(k)) V, by head.
 
     With `cross` a key of the query's own sentence has no part in D. Returns both and their maps.
@@ -185,9 +170,7 @@ def dual_attention(
     return outputs[0], outputs[1], maps[0], maps[1]
 
 
-def guided_alignment(
-    values: Array, guides: Array, mask: Array, weights: Sequence[Any], alignment: str
-) -> Array:
+def guided_alignment(values, guides, mask, weights, alignment):
     """Eq 5, half of it: for every guide g_i, u_ij = score(x_j, g_i), x-_i = sum_j msoftmax(u_i)_j x_j.
 
     "additive": w . tanh(x_j W_x + g_i W_g + b); "literal": w . tanh([x_j W_x; g_i W_g + b]).
@@ -208,9 +191,7 @@ def guided_alignment(
     return out
 
 
-def aligned(
-    a: Array, d: Array, mask: Array, weights: Mapping[str, Any], alignment: str
-) -> tuple[Array, Array]:
+def aligned(a, d, mask, weights, alignment):
     """Eq 5, one row: a*, d*. First d- guided by a, then a- guided by d-; "none" is a* = a, d* = d."""
     w = weights
     if alignment == "none":
@@ -224,9 +205,7 @@ def aligned(
     return a_star, d_star
 
 
-def gate_fusion(
-    a_star: Array, d_star: Array, weights: Mapping[str, Any], gate: bool
-) -> tuple[Array, Array]:
+def gate_fusion(a_star, d_star, weights, gate):
     """Eq 6: d^ = tanh(d* W + b), a^ likewise; g = sigmoid([d^; a^] . w_g) or 1/2; v = g a^ + (1-g) d^."""
     d_hat = np.tanh(d_star @ weights["W_dhat"] + weights["b_dhat"])
     a_hat = np.tanh(a_star @ weights["W_ahat"] + weights["b_ahat"])
@@ -236,9 +215,7 @@ def gate_fusion(
     return g[:, None] * a_hat + (1 - g)[:, None] * d_hat, g
 
 
-def gate_filter(
-    a: Array, v: Array, weights: Mapping[str, Any], filter_gate: bool
-) -> tuple[Array, Array]:
+def gate_filter(a, v, weights, filter_gate):
     """Eq 7: f = sigmoid([a; v W_v + b_v] . w_f) or 1; l = f tanh(v W_l + b_l). Returns l and f."""
     f = np.ones(len(a))
     if filter_gate:
@@ -248,16 +225,16 @@ def gate_filter(
 
 
 def adaptive_fusion(
-    a: Array,
-    d: Array,
-    mask: Array,
-    weights: Mapping[str, Any],
-    alignment: str = "additive",
-    gate: bool = True,
-    filter_gate: bool = True,
-    output: str = "residual",
-    regulation: bool = True,
-) -> tuple[Array, Array, Array, Array]:
+    a,
+    d,
+    mask,
+    weights,
+    alignment="additive",
+    gate=True,
+    filter_gate=True,
+    output="residual",
+    regulation=True,
+):
     """Eq 5-7: a + l ("residual") or l ("replace"), g, f, |l| / |a|; without regulation (a + d) / 2.
 
     W_a, b_a are applied to the guide a_i, W_dbar, b_dbar to d-_i; w_g takes d^ first, w_f takes a first.
@@ -280,9 +257,7 @@ def adaptive_fusion(
 # --- whole models, from the output of the embeddings on ---
 
 
-def finish_block(
-    x: Array, attended: Array, weights: Mapping[str, Any], epsilon: float, activation: Any
-) -> Array:
+def finish_block(x, attended, weights, epsilon, activation):
     """What follows attention in a post-norm block; `attended` `[B, L, h k]`, heads side by side."""
     act = ACTIVATIONS[activation] if isinstance(activation, str) else activation
     kernel, bias = weights["o"]
@@ -293,13 +268,7 @@ def finish_block(
     )
 
 
-def transformer_encoder(
-    x: Array,
-    mask: Array,
-    weights: Mapping[str, Any],
-    epsilon: float = 1e-12,
-    activation: Any = "gelu_approximate",
-) -> tuple[Array, Array]:
+def transformer_encoder(x, mask, weights, epsilon=1e-12, activation="gelu_approximate"):
     """A block of BERT: y = norm_1(x + MHA(x)), z = norm_2(y + ff_2(act(ff_1(y)))), and its maps."""
     x = zero_pads(x, mask)
     heads = (weights[name] for name in "qkv")
@@ -308,19 +277,19 @@ def transformer_encoder(
 
 
 def dual_attention_block(
-    x: Array,
-    mask: Array,
-    weights: Mapping[str, Any],
-    fusion: Mapping[str, Any],
-    segment_ids: Array | None = None,
-    distance: str = "l1",
-    cross: bool = False,
-    use_affinity: bool = True,
-    use_difference: bool = True,
-    epsilon: float = 1e-12,
-    activation: Any = "gelu_approximate",
-    **options: Any,
-) -> dict[str, Array]:
+    x,
+    mask,
+    weights,
+    fusion,
+    segment_ids=None,
+    distance="l1",
+    cross=False,
+    use_affinity=True,
+    use_difference=True,
+    epsilon=1e-12,
+    activation="gelu_approximate",
+    **options,
+):
     """The block above, where what the heads attend to is fused from A and D before `o`.
 
     Without one of the two channels the fusion gets (D, D), or (A, A).
@@ -333,15 +302,3 @@ def dual_attention_block(
     output = zero_pads(finish_block(x, fused, weights, epsilon, activation), mask)
     maps = {"affinity": a_map, "difference": d_map}
     return {"output": output, **maps, "gate": gate, "filter": filtered, "change": change}
-
-
-def transformer(
-    x: Array, mask: Array, layers: Sequence[Mapping[str, Any]], **options: Any
-) -> tuple[list[Array], list[Array]]:
-    """The outputs and the attention maps of blocks one after the other; x is not among them."""
-    outputs, maps = [], []
-    for weights in layers:
-        x, attention = transformer_encoder(x, mask, weights, **options)
-        outputs.append(x)
-        maps.append(attention)
-    return outputs, maps

@@ -1,13 +1,10 @@
 """NumPy float64 oracles of the layers of BiMPM, RE2 and DIIN."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from tests.oracles import (
-    Array,
     cosine,
     masked_softmax,
     pair_mask,
@@ -21,26 +18,18 @@ from tests.oracles_recurrent import dense, zero_pads
 STRATEGIES = ("full", "max", "attentive", "max_attentive")
 
 
-def perspectives(x: Array, y: Array, w: Array) -> Array:
+def perspectives(x, y, w):
     """f_m: cos(W_k * x, W_k * y) for k = 1..l; x, y `[h]`, W `[l, h]` -> `[l]`."""
     return np.array([cosine(w_k * x, w_k * y) for w_k in w])
 
 
-def weighted_mean(weights: Array, x: Array) -> Array:
+def weighted_mean(weights, x):
     """sum_j a_j x_j / sum_j a_j; the sum keeps its sign and 1e-8 of size at least."""
     total = weights.sum()
     return weights @ x / (np.copysign(max(abs(total), 1e-8), total))
 
 
-def bimpm_match(
-    forward_1: Array,
-    backward_1: Array,
-    forward_2: Array,
-    backward_2: Array,
-    mask_1: Array,
-    mask_2: Array,
-    weights: Mapping[str, Sequence[Array]],
-) -> Array:
+def bimpm_match(forward_1, backward_1, forward_2, backward_2, mask_1, mask_2, weights):
     """Sentence 1 against sentence 2, `[B, L1, h]` twice and `[B, L2, h]` twice -> `[B, L1, 8 l]`.
 
     weights: (W forward, W backward), `[l, h]` each, by strategy. With alpha_ij = cos(h_i, h_j), full: the
@@ -80,17 +69,17 @@ def bimpm_match(
 # --- RE2 ---
 
 
-def gelu(x: Array) -> Array:
+def gelu(x):
     """x Phi(x) by its tanh approximation."""
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
-def weight_norm(v: Array, g: Array) -> Array:
+def weight_norm(v, g):
     """The kernel g v / |v|, the norm over the inputs of each output unit (all axes but the last)."""
     return g * v / np.sqrt(np.square(v).sum(tuple(range(v.ndim - 1)), keepdims=True))
 
 
-def re2_fusion(z: Array, x: Array, layers: Sequence[Any]) -> Array:
+def re2_fusion(z, x, layers):
     """Four (W, b), "full": G([G1([z; x]); G2([z; z - x]); G3([z; z * x])]); one, "simple": G([z; x])."""
     parts = [np.concatenate([z, y], -1) for y in (x, z - x, z * x)]
     if len(layers) == 1:
@@ -102,9 +91,7 @@ def re2_fusion(z: Array, x: Array, layers: Sequence[Any]) -> Array:
 # --- DIIN ---
 
 
-def diin_encoder(
-    x: Array, mask: Array, w: Array, z: Sequence[Array], r: Sequence[Array], f: Sequence[Array]
-) -> tuple[Array, Array]:
+def diin_encoder(x, mask, w, z, r, f):
     """s_ij = w . [x_i; x_j; x_i * x_j]; x'_i = sum_j msoftmax_j(s) x_j; out = r * x + f * z with
     z = tanh, r and f = sigmoid of [x; x'] W + b. Returns out and the weights, 0 at pads.
     """
@@ -118,7 +105,7 @@ def diin_encoder(
     return zero_pads(out, mask), alpha
 
 
-def conv2d_same(x: Array, kernel: Array, bias: Array) -> Array:
+def conv2d_same(x, kernel, bias):
     """`[B, R, C, D]`, kernel `[k, k, D, F]` (odd k) or `[D, F]` for 1 x 1 -> `[B, R, C, F]`."""
     kernel = np.reshape(kernel, (1, 1, *kernel.shape)) if kernel.ndim == 2 else kernel
     rows, columns = kernel.shape[:2]
@@ -130,7 +117,7 @@ def conv2d_same(x: Array, kernel: Array, bias: Array) -> Array:
     return out
 
 
-def max_pool_2x2(x: Array) -> Array:
+def max_pool_2x2(x):
     """The maximum of 2 x 2 cells, stride 2; a last odd row or column is left out."""
     rows, columns = (n // 2 for n in x.shape[1:3])
     out = np.zeros((len(x), rows, columns, x.shape[-1]))
@@ -139,11 +126,7 @@ def max_pool_2x2(x: Array) -> Array:
     return out
 
 
-def dense_net(
-    x: Array,
-    first: Sequence[Array],
-    blocks: Sequence[tuple[Sequence[Sequence[Array]], Sequence[Array]]],
-) -> Array:
+def dense_net(x, first, blocks):
     """1 x 1 conv `first`, then by block: each 3 x 3 conv reads all that came before and appends
     ReLU(conv) to it; a 1 x 1 conv and a 2 x 2 max-pool follow. Flat, `[B, R C F]`.
     """

@@ -4,13 +4,10 @@ Conventions as in `oracles`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from tests.oracles import (
-    Array,
     gru,
     lstm,
     masked_softmax,
@@ -20,24 +17,24 @@ from tests.oracles import (
 )
 
 
-def zero_pads(x: Array, mask: Array) -> Array:
+def zero_pads(x, mask):
     """0 at padded positions, whatever stands there; `mask` covers the leading axes of `x`."""
     x, mask = np.asarray(x, np.float64), np.asarray(mask, bool)
     return np.where(mask.reshape(*mask.shape, *[1] * (x.ndim - mask.ndim)), x, 0)
 
 
-def dense(x: Array, weights: Sequence[Any]) -> Array:
+def dense(x, weights):
     """x W + b, `weights` = (W, b) or (W,)."""
     y = np.asarray(x, np.float64) @ weights[0]
     return y + weights[1] if len(weights) > 1 and weights[1] is not None else y
 
 
-def class_probabilities(logits: Array) -> Array:
+def class_probabilities(logits):
     """softmax; a single unit is a linear score."""
     return logits if logits.shape[-1] == 1 else softmax(logits)
 
 
-def mlp(x: Array, layers: Sequence[Sequence[Array]]) -> Array:
+def mlp(x, layers):
     """Dense layers with ReLU between them; the last one's output is left linear."""
     *hidden, last = layers
     for weights in hidden:
@@ -45,7 +42,7 @@ def mlp(x: Array, layers: Sequence[Sequence[Array]]) -> Array:
     return dense(x, last)
 
 
-def gru_step(x: Array, h: Array, kernel: Array, recurrent: Array, bias: Array) -> Array:
+def gru_step(x, h, kernel, recurrent, bias):
     """One step of `oracles.gru` from the state `h`: `[B, D]`, `[B, U]` -> `[B, U]`."""
     xz, xr, xh = np.split(x @ kernel + bias[0], 3, axis=-1)
     hz, hr, hh = np.split(h @ recurrent + bias[1], 3, axis=-1)
@@ -56,7 +53,7 @@ def gru_step(x: Array, h: Array, kernel: Array, recurrent: Array, bias: Array) -
 # --- features ---
 
 
-def char_lstm(char_ids: Array, table: Array, *directions: Sequence[Array]) -> Array:
+def char_lstm(char_ids, table, *directions):
     """`[B, L, W]` ids -> `[B, L, h]`: the last state of an LSTM over the characters of each word.
 
     `directions`: one (kernel, recurrent, bias), or two, forward and backward, side by side. A word
@@ -75,7 +72,7 @@ def char_lstm(char_ids: Array, table: Array, *directions: Sequence[Array]) -> Ar
 # --- DRr-Net ---
 
 
-def stack_gru(x: Array, mask: Array, layers: Sequence[Any]) -> Array:
+def stack_gru(x, mask, layers):
     """Eq 2: h^l = GRU_l(x^l), x^{l+1} = [h^l; x^l]: newest first, 0 at pads."""
     x = zero_pads(x, mask)
     for weights in layers:
@@ -83,9 +80,7 @@ def stack_gru(x: Array, mask: Array, layers: Sequence[Any]) -> Array:
     return x
 
 
-def self_attention_pooling(
-    x: Array, mask: Array, kernel: Array, bias: Array, context: Array
-) -> tuple[Array, Array]:
+def self_attention_pooling(x, mask, kernel, bias, context):
     """Eq 3: alpha_i = omega . tanh(h_i W + b); sum_i msoftmax(alpha)_i h_i, and the weights."""
     x = zero_pads(x, mask)
     pooled, weights = np.zeros((len(x), x.shape[-1])), np.zeros(x.shape[:2])
@@ -97,21 +92,7 @@ def self_attention_pooling(
     return pooled, weights
 
 
-def reread_attention(
-    h: Array,
-    mask: Array,
-    guide: Array | None,
-    s0: Array,
-    W: Array,
-    U: Array,
-    M: Array | None,
-    w: Array,
-    gru: Sequence[Array],
-    beta: float,
-    steps: int,
-    hard: bool = False,
-    coverage: bool = False,
-) -> tuple[Array, Array]:
+def reread_attention(h, mask, guide, s0, W, U, M, w, gru, beta, steps, hard=False, coverage=False):
     """Eq 4, 6: m_i = omega . tanh(h_i W + s_{t-1} U + guide M); p = msoftmax(beta m);
     x_t = sum_i p_i h_i; s_t = GRU(x_t, s_{t-1}). Returns all states and weights p.
 
@@ -141,14 +122,7 @@ def reread_attention(
     return np.stack(states, 1), np.stack(weights, 1)
 
 
-def cosine_warm_up_decay(
-    i: float,
-    loops: int,
-    maximum: float,
-    minimum: float = 0.0,
-    warm_up: float = 0.05,
-    legacy: bool = True,
-) -> float:
+def cosine_warm_up_decay(i, loops, maximum, minimum=0.0, warm_up=0.05, legacy=True):
     """The learning rate of loop `i` (from 0) out of `loops`.
 
     Warm-up over N_w = floor(N w) loops, then decay over N_d = floor(N (1 - w)). `legacy` measures the
@@ -168,21 +142,14 @@ def cosine_warm_up_decay(
 # --- DIN (n = sqrt(d)) ---
 
 
-def to_matrices(c: Array, kernel: Array, bias: Array) -> Array:
+def to_matrices(c, kernel, bias):
     """Eq 7: W~ = tanh(c W + b), `[B, L, d_c]` -> `[B, L, n, n]` (rows filled first)."""
     y = np.tanh(dense(c, (kernel, np.reshape(bias, -1))))
     n = math.isqrt(y.shape[-1])
     return y.reshape(*y.shape[:-1], n, n)
 
 
-def matrix_interaction(
-    p: Array,
-    h: Array,
-    mask_p: Array,
-    mask_h: Array,
-    w: Array,
-    b: Array,
-) -> Array:
+def matrix_interaction(p, h, mask_p, mask_h, w, b):
     """Eq 8: W^t_tau = tanh(W~'_tau W~_t + W_inter W^t_{tau-1} + b_inter), W^t_0 = 0, for every t.
 
     `[B, Lh, Lp, n, n]`; a padded tau keeps W^t_{tau-1}; a padded t is 0, and all is if P is empty.
@@ -200,7 +167,7 @@ def matrix_interaction(
     return out
 
 
-def dynamic_weights(last: Array, weights: Sequence[Array], kind: str) -> tuple[list, Array]:
+def dynamic_weights(last, weights, kind):
     """Eq 15, 16, 22, 23 for one gate: the left factors and the bias made from W^t_{l_P} `[n, n]`.
 
     "din1": (W_con, b_con, B_con), left factors as printed, or with two more for the input
@@ -215,9 +182,7 @@ def dynamic_weights(last: Array, weights: Sequence[Array], kind: str) -> tuple[l
     return [made[0], made[-1]], np.tanh(big_b @ last)
 
 
-def matrix_dynamic_gru(
-    last: Array, x: Array, mask: Array, gates: Mapping[str, Sequence[Array]], kind: str = "din1"
-) -> dict[str, Array]:
+def matrix_dynamic_gru(last, x, mask, gates, kind="din1"):
     """Eq 9-23: a GRU over t whose weights are made anew from W^t_{l_P}; h_0 = 0.
 
     din2 has vec() everywhere and * for the products. Returns the states, 0 at pads, which keep H_{t-1},
@@ -236,7 +201,7 @@ def matrix_dynamic_gru(
             made = {k: dynamic_weights(last[row, t], gates[k], kind) for k in "zrh"}
             word = x[row, t].reshape(shape)
 
-            def gate(k: str, state: Array, made: Any = made, word: Array = word) -> Array:
+            def gate(k, state, made=made, word=word):
                 (for_state, for_word), bias = made[k]
                 return product(for_state, state) + product(for_word, word) + bias
 
@@ -248,15 +213,13 @@ def matrix_dynamic_gru(
     return {"states": states, **out}
 
 
-def static_states(
-    last: Array, x: Array, mask: Array, weights: Sequence[Array], words: bool
-) -> Array:
+def static_states(last, x, mask, weights, words):
     """The states `[B, Lh, d]` of an ordinary GRU fed [vec(W~_t), vec(W^t_{l_P})], or the latter."""
     read = [m.reshape(*m.shape[:2], -1) for m in ([x, last] if words else [last])]
     return gru(np.concatenate(read, -1), mask, *weights)[0]
 
 
-def min_max(x: Array, mask: Array) -> Array:
+def min_max(x, mask):
     """(x - min) / (max - min) over the real entries of the last axis; 0 at pads and if max = min."""
     mask = np.broadcast_to(mask, x.shape)
     low = np.where(mask, x, np.inf).min(-1, keepdims=True)

@@ -1,7 +1,6 @@
 """A file saved by this backend gives the same outputs on every other one, from shared weights."""
 
 import importlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.cross_backend import ROOT, available_backends, main, run_on_backend
+from tests.cross_backend import ROOT, available_backends, run_on_backend
 from tests.harness import Case, as_model, built, close, name_of, values
 
 REGISTER = ["keras_sentmatch.layers", "keras_sentmatch.applications", "tests.test_harness"]
@@ -54,13 +53,3 @@ def test_outputs_equal(backend: str, saved: Any) -> None:
         except AssertionError as error:  # say all that differ, not the first
             wrong.append(str(error).splitlines()[0])
     assert not wrong, "\n".join(wrong)
-
-
-def test_a_failure_names_the_file(tmp_path: Path) -> None:
-    (tmp_path / "broken.keras").write_bytes(b"not a model")
-    np.savez(tmp_path / "none.npz")
-    job = [str(tmp_path / name) for name in ("broken.keras", "none.npz", "out.npz")]
-    plan = {"backend": keras.backend.backend(), "imports": [], "jobs": [job]}
-    (tmp_path / "job.json").write_text(json.dumps(plan))
-    with pytest.raises(RuntimeError, match=r"broken.keras on "):
-        main(str(tmp_path / "job.json"))

@@ -32,22 +32,6 @@ def test_there_is_an_output_of_every_model_and_the_presets_are_as_recorded(golde
     assert about["presets"] == record.presets()
 
 
-def explained_today(
-    recorded: dict[str, list[int]] | None, model: Any
-) -> dict[str, list[int]] | None:
-    """What was recorded, less what is no longer shown, on purpose.
-
-    DRCN without attention reads each sentence by itself, and so has no map of both. LadRa-Net shows
-    no weights of its backbone's blocks. A model with
-    nothing but its probabilities to show has no explainer.
-    """
-    shown = dict(recorded or {})
-    if getattr(model, "reads_alone", False):
-        del shown["feature_map_base"]
-    shown.pop("layer_weights", None)
-    return shown if shown.keys() - {"probabilities"} else None
-
-
 @pytest.mark.parametrize("key", KEYS)
 def test_golden(key, golden):
     about, values = golden
@@ -75,7 +59,7 @@ def test_golden(key, golden):
     if not JAX:
         shown = record.explained(model, inputs)
         shapes = None if shown is None else {n: list(x.shape) for n, x in shown.items()}
-        assert shapes == explained_today(entry["explained"], model)
+        assert shapes == entry["explained"]
         for n, x in (shown or {}).items():
             check(f"explainer {n}", x)
         if model.can_split:

@@ -6,6 +6,7 @@ import pytest
 
 from keras_sentmatch.applications import build_model, get_model_class
 from keras_sentmatch.errors import InputError
+from tests.applications.backbones import BERT
 
 BARE = {"autoencoder_after": ()}
 SFA = {"feature_attention": "sfa"}
@@ -29,6 +30,17 @@ MODELS = [
     ("din", {"units": 9, "shared_transform": True}, "must have the same last dimension"),
     ("rlstm", {"units": 5}, "even", "units=5"),
 ]
+MODELS += [
+    ("ladra_net", {"contextual": "lstm"}, "one of", "contextual='lstm'"),
+    ("ladra_net", {"layer_weighting": None}, "one of", "layer_weighting=None"),
+    ("ladra_net", {"fusion": "sum"}, "one of", "fusion='sum'"),
+    ("ladra_net", {"steps": -1}, "at least 0", "steps=-1"),
+    ("ladra_net", {"steps": 0, "use_global": False}, "Nothing is left to classify"),
+    *(
+        ("dabert", {"dual_layers": layers}, "some of the 2 layers of the backbone, 0 to 1")
+        for layers in ((), (2,), (-1,), ("0",))
+    ),
+]
 CANNOT_SPLIT = [
     ("drcn", {"exact_match": False}, "attend to the other sentence", "attention=False"),
     ("drcn", {"attention": False}, "flags words", "exact_match=False"),
@@ -51,7 +63,9 @@ def check(make, words):
 
 @pytest.mark.parametrize("name, config, words", [(n, c, w) for n, c, *w in MODELS])
 def test_arguments(name, config, words):
-    check(partial(build_model, name, vocabulary_size=9, embedding_dim=3, **config), words)
+    words_only = {"vocabulary_size": 9, "embedding_dim": 3}
+    given = {"backbone": BERT} if name in ("ladra_net", "dabert") else words_only
+    check(partial(build_model, name, **given, **config), words)
 
 
 @pytest.mark.parametrize("name, config, words", [(n, c, w) for n, c, *w in CANNOT_SPLIT])

@@ -18,7 +18,7 @@ from tests.applications.backbones import (
 )
 from tests.applications.common import classified, model_case
 from tests.case import weights_of
-from tests.harness import check_oracle, name_of, refuses, run_checks
+from tests.harness import check_oracle, name_of, run_checks
 from tests.layers.test_dabert import block
 
 
@@ -69,12 +69,3 @@ test_checks = run_checks(CASES)
 @pytest.mark.parametrize("case", VARIANTS, ids=name_of)
 def test_variants(case):
     check_oracle(case)
-
-
-test_errors = refuses(
-    CASES[0].make,
-    [
-        ({"dual_layers": layers}, "some of the 2 layers of the backbone, 0 to 1")
-        for layers in ((), (2,), (-1,), ("0",))
-    ],
-)

@@ -80,10 +80,8 @@ def test_drcn_has_two_blocks_a_sentence():
     names = [n for n in named(SMALL(feature_attention="fa")) if n.startswith("feature_attention")]
     assert sorted(names) == [f"feature_attention_{i}_{side}" for i in "12" for side in "12"]
     model = SMALL(feature_attention="fa", autoencoder_after=(2,))  # a layer without one follows
-    assert sorted(n for n in named(model) if n.startswith("feature")) == [
-        "feature_attention_1_1",
-        "feature_attention_1_2",
-    ]
+    names = sorted(n for n in named(model) if n.startswith("feature"))
+    assert names == ["feature_attention_1_1", "feature_attention_1_2"]
 
 
 def test_drcn_options():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_sentmatch import layers
+from keras_sentmatch import layers, ops
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import diin, re2
 from tests.harness import lengths_mask, noise
@@ -83,6 +83,7 @@ CALLS = {
     "same last dimension": lambda: layers.MatrixDynamicGRU(4, shared_transform=True)(
         X2, noise(1, 3, 2), M2, M3
     ),
+    "count from the front": lambda: ops.masked_mean(X2, M2, axis=-1),
     "2 ** blocks": lambda: diin.DenseInteractionCNN().build((2, 7, 9, 10)),
     "must be known": lambda: diin.DenseInteractionCNN().build((2, None, 9, 10)),
     "needs two sentences": lambda: layers.DenseCoAttentiveRNN()(X2, mask_1=M2),

@@ -93,24 +93,6 @@ def test_pairs_are_stacked_when_a_program_is_exported_with_unknown_lengths():
     assert all((value(b) == x).all() for b, x in zip(back, (X, Y)))
 
 
-@pytest.mark.backend("tensorflow")
-def test_litert_takes_stacked_masks():
-    import tensorflow as tf
-
-    shapes = [tf.TensorSpec((3, length), tf.bool) for length in (5, None)]
-    function = tf.function(lambda one, two: there_and_back(one, two)[1])
-    graph = function.get_concrete_function(*shapes)
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([graph], function)
-    reader = tf.lite.Interpreter(model_content=converter.convert())  # no operation of TensorFlow
-    for place, array in zip(reader.get_input_details(), (MASK, OTHER)):
-        reader.resize_tensor_input(place["index"], array.shape)
-    reader.allocate_tensors()
-    for place, array in zip(reader.get_input_details(), (MASK, OTHER)):
-        reader.set_tensor(place["index"], array)
-    reader.invoke()
-    assert (reader.get_tensor(reader.get_output_details()[0]["index"]) == OTHER).all()
-
-
 @pytest.mark.parametrize("name", ["masked_softmax", "masked_mean", "masked_max", "cosine_matrix"])
 def test_gradients_are_finite_at_empty_rows_and_zero_vectors(name):
     class Apply(keras.layers.Layer):
@@ -136,11 +118,6 @@ def test_masked_max_in_a_functional_model(tmp_path):
     model.save(tmp_path / "model.keras")
     for each in (model, keras.models.load_model(tmp_path / "model.keras")):
         np.testing.assert_array_equal(value(each([X, MASK])), value(sm.masked_max(X, MASK)))
-
-
-def test_negative_axis_is_refused():
-    with pytest.raises(ValueError, match="count from the front. Received: axis=-1"):
-        sm.masked_mean(X, MASK, axis=-1)
 
 
 @pytest.mark.backend("torch")
