@@ -27,10 +27,7 @@ class TrainingHooks:
             return super().fit(*args, **kwargs)  # type: ignore[misc]
 
     def before_fit(
-        self,
-        words: Sequence[str],
-        examples: Callable[[str], Examples],
-        chosen: Mapping[str, float],
+        self, words: Sequence[str], examples: Callable[[str], Examples], chosen: Mapping[str, float]
     ) -> dict[str, float]:
         """Find the weights that `fit` does not train.
 

@@ -10,11 +10,7 @@ from keras_sentmatch.applications._views import CallWith
 from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
 from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import Sentence
-from keras_sentmatch.applications.picture_specs import (
-    FEATURE_PICTURES,
-    WITHIN,
-    PictureSpec,
-)
+from keras_sentmatch.applications.picture_specs import FEATURE_PICTURES, WITHIN, PictureSpec
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers import Highway
 from keras_sentmatch.layers.base import require

@@ -137,9 +137,7 @@ class DRCN(FeatureHost):
         penalty = keras.regularizers.L2(l2) if l2 else None
 
         self.word_representation = self.make_word_representation(
-            fixed_embedding=fixed_embedding,
-            dropout=embedding_dropout,
-            kernel_regularizer=penalty,
+            fixed_embedding=fixed_embedding, dropout=embedding_dropout, kernel_regularizer=penalty
         )
         self.make_stacks(_autoencoders(depth, autoencoder_after), penalty)
         self.comparison = []

@@ -9,14 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.oracles import (
-    attend,
-    bidirectional_rnn,
-    masked_mean,
-    masked_softmax,
-    sigmoid,
-    softmax,
-)
+from tests.oracles import attend, bidirectional_rnn, masked_mean, masked_softmax, sigmoid, softmax
 from tests.oracles_recurrent import dense, zero_pads
 
 

@@ -10,11 +10,7 @@ import numpy as np
 from tests.oracles import masked_softmax, relu, sigmoid, softmax
 from tests.oracles_blocks import conv1d_same, layer_norm
 from tests.oracles_hosts import gelu as gelu_approximate
-from tests.oracles_recurrent import (
-    dense,
-    gru_step,
-    zero_pads,
-)
+from tests.oracles_recurrent import dense, gru_step, zero_pads
 
 
 def gelu(x):

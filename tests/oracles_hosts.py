@@ -4,13 +4,7 @@ import math
 
 import numpy as np
 
-from tests.oracles import (
-    cosine,
-    masked_softmax,
-    pair_mask,
-    relu,
-    sigmoid,
-)
+from tests.oracles import cosine, masked_softmax, pair_mask, relu, sigmoid
 from tests.oracles_recurrent import dense, zero_pads
 
 # --- BiMPM ---

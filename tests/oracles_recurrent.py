@@ -7,14 +7,7 @@ import math
 
 import numpy as np
 
-from tests.oracles import (
-    gru,
-    lstm,
-    masked_softmax,
-    relu,
-    sigmoid,
-    softmax,
-)
+from tests.oracles import gru, lstm, masked_softmax, relu, sigmoid, softmax
 
 
 def zero_pads(x, mask):

@@ -107,12 +107,7 @@ class ConvolutionalBlock(Layer):
         require_positive(num_layers=num_layers)
         self.convolutions = [
             WeightNormalizedConv1D(
-                units,
-                3,
-                gelu,
-                he_normal(),
-                dtype=self.dtype_policy,
-                name=f"convolution_{i + 1}",
+                units, 3, gelu, he_normal(), dtype=self.dtype_policy, name=f"convolution_{i + 1}"
             )
             for i in range(num_layers)
         ]

@@ -8,22 +8,10 @@ import pytest
 
 from keras_sentmatch.applications import DABERT, CrossEncoder, LadRaNet
 from keras_sentmatch.errors import InputError
-from tests.applications.backbones import (
-    BERT,
-    PAIRS,
-    ROBERTA,
-    SIZES,
-    UNUSED,
-    backbone,
-)
+from tests.applications.backbones import BERT, PAIRS, ROBERTA, SIZES, UNUSED, backbone
 from tests.applications.common import model_case
 from tests.case import randomize
-from tests.harness import (
-    arguments_act,
-    close,
-    run_checks,
-    value,
-)
+from tests.harness import arguments_act, close, run_checks, value
 
 CASES = [
     model_case(partial(CrossEncoder, backbone=BERT), PAIRS, None, "CrossEncoder", unused=UNUSED)

@@ -30,13 +30,7 @@ SMALL = {
     ),
     "cafe": partial(CAFE, **FULL, units=4, factors=2),
     "diin": partial(
-        DIIN,
-        **FULL,
-        max_length=8,
-        first_scale=0.6,
-        blocks=2,
-        layers_per_block=2,
-        growth_rate=2,
+        DIIN, **FULL, max_length=8, first_scale=0.6, blocks=2, layers_per_block=2, growth_rate=2
     ),
     "esim": partial(ESIM, **WIDTHS, units=4),
     "re2": partial(RE2, **WIDTHS, units=4, blocks=2),

@@ -7,14 +7,7 @@ import pytest
 
 from keras_sentmatch.applications import LadRaNet
 from tests import oracles_encoders as oracles
-from tests.applications.backbones import (
-    BERT,
-    PAIRS,
-    ROBERTA,
-    ROBERTA_PAIRS,
-    UNUSED,
-    oracle_inputs,
-)
+from tests.applications.backbones import BERT, PAIRS, ROBERTA, ROBERTA_PAIRS, UNUSED, oracle_inputs
 from tests.applications.common import classified, model_case
 from tests.case import weights_of
 from tests.harness import check_oracle, name_of, run_checks

@@ -28,11 +28,7 @@ def made_up_rows(trials, failed=(), running=(), noise=0.001, seed=0):
         true = 0.8 - 0.01 * abs(steps - 5) + 0.004 * (kind != "none")
         score = true + noise * float(rng.standard_normal())
         row = {"trial": f"{number:04d}", "status": status, "score": score}
-        row |= {
-            "epochs": 8,
-            "parameters": 100_000 * steps + 7,
-            "seconds": 20.5,
-        }
+        row |= {"epochs": 8, "parameters": 100_000 * steps + 7, "seconds": 20.5}
         if status != "completed":
             row = {n: v if n in ("trial", "status") else None for n, v in row.items()}
         row |= {
