@@ -29,17 +29,11 @@ class TrainingHooks:
     def before_fit(
         self, words: Sequence[str], examples: Callable[[str], Examples], chosen: Mapping[str, float]
     ) -> dict[str, float]:
-        """Find the weights that `fit` does not train.
+        """Find the weights that `fit` does not train, and return the choices made, by name.
 
-        Args:
-            words: The vocabulary, in the order of the ids.
-            examples: `examples("train")` and `examples("validation")` return the model's inputs in
-                batches, all labels, and the weight of each pair (or None).
-            chosen: Choices of earlier runs (the folds of a cross-validation). They are used instead
-                of choosing by validation pairs.
-
-        Returns:
-            The choices by name; the run's metrics record them.
+        `words` is the vocabulary. `examples("train")` and `examples("validation")` return the
+        model's inputs in batches, all labels, and the weight of each pair (or None). `chosen` has
+        choices of earlier runs (folds), which replace those by validation pairs.
         """
         return {}
 

@@ -110,12 +110,8 @@ class BackboneModel(PairModel):
 class Backbone:
     """The layers of a KerasHub backbone, called one by one in the graph of a model.
 
-    Attributes:
-        config: The serialized config, without what the model has of its own.
-        kind: The `BackboneKind`.
-        blocks: The transformer blocks, called by `block`; ALBERT's stand there several times.
-        width: Width of a token's vector.
-        max_length: Longest sequence, in word pieces.
+    `config` is serialized, without what the model has of its own; ALBERT's one block stands in
+    `blocks` several times; `max_length` counts word pieces.
     """
 
     def __init__(self, backbone, dtype, dropout: float | None = None):

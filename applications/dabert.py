@@ -17,9 +17,9 @@ from keras_sentmatch.applications.picture_specs import (
     joined_rows,
 )
 from keras_sentmatch.applications.registry import register_model
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import DualAttentionBlock
-from keras_sentmatch.text.backbones import KINDS, BackboneKind
+from keras_sentmatch.layers.base import require
+from keras_sentmatch.text.backbones import KINDS
 
 
 @register_model("dabert")
@@ -111,13 +111,18 @@ class DABERT(BackboneModel):
         self.output_stddev = output_stddev
         self.regulation = regulation
 
-        _check_kind(self.bert.kind)
+        kind, others = self.bert.kind, ", ".join(k.name for k in KINDS if k.plain_attention)
+        require(
+            kind.plain_attention,
+            f"backbone: DABERT replaces BERT's attention, and that of {kind.name} is different. "
+            f"Give one of {others}; or train a cross_encoder or ladra_net.",
+        )
         depth = len(self.bert.blocks)
-        if not dual_layers or not all(i in range(depth) for i in dual_layers):
-            raise InputError(
-                f"dual_layers must be some of the {depth} layers of the backbone, 0 to {depth - 1}. "
-                f"Received: dual_layers={dual_layers!r}"
-            )
+        require(
+            dual_layers and all(i in range(depth) for i in dual_layers),
+            f"dual_layers must be some of the {depth} layers of the backbone, 0 to {depth - 1}. "
+            f"Received: dual_layers={dual_layers!r}",
+        )
         self.duals = {i: self.make_dual_layer(i) for i in dual_layers}
         self.drop = self.make_dropout("dropout")
         self.classify = self.make_classifier(kernel_initializer=initializer())
@@ -197,16 +202,6 @@ class DABERT(BackboneModel):
         ),
         BACKBONE_ATTENTION,
     )
-
-
-def _check_kind(kind: BackboneKind) -> None:
-    """Refuse a backbone whose attention is not BERT's."""
-    if not kind.plain_attention:
-        others = ", ".join(other.name for other in KINDS if other.plain_attention)
-        raise InputError(
-            f"backbone: DABERT replaces BERT's attention, and that of {kind.name} is different. "
-            f"Give one of {others}; or train a cross_encoder or ladra_net."
-        )
 
 
 def _carry_over(block, dual: DualAttentionBlock) -> None:

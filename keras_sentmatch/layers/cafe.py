@@ -15,7 +15,7 @@ class FactorizationMachine(Layer):
     `w_0 + w . z + sum_{i<j} <v_i, v_j> z_i z_j` and takes time linear in D.
 
     Args:
-        factors: Number of vectors `v_f`; 0 leaves only the linear part. Defaults to `10`.
+        factors: Number of vectors `v_f`. Defaults to `10`.
         kernel_regularizer: Penalty on `w` and on the factors. Defaults to `None`.
 
     Call arguments:
@@ -48,18 +48,16 @@ class FactorizationMachine(Layer):
 
         self.bias = self.add_weight(shape=(1,), initializer="zeros", name="bias")
         self.kernel = kernel(1, "kernel")
-        if self.factors:
-            self.factor_kernel = kernel(self.factors, "factor_kernel")
+        self.factor_kernel = kernel(self.factors, "factor_kernel")
 
     def call(self, z):
         z = ops.convert_to_tensor(z)
         wide = at_least_float32(z)
         y = ops.matmul(wide, ops.cast(self.kernel, wide.dtype)) + ops.cast(self.bias, wide.dtype)
-        if self.factors:
-            v = ops.cast(self.factor_kernel, wide.dtype)
-            pairs = ops.sum(ops.square(ops.matmul(wide, v)), axis=-1, keepdims=True)
-            squares = ops.matmul(ops.square(wide), ops.sum(ops.square(v), axis=-1, keepdims=True))
-            y = y + 0.5 * (pairs - squares)
+        v = ops.cast(self.factor_kernel, wide.dtype)
+        pairs = ops.sum(ops.square(ops.matmul(wide, v)), axis=-1, keepdims=True)
+        squares = ops.matmul(ops.square(wide), ops.sum(ops.square(v), axis=-1, keepdims=True))
+        y = y + 0.5 * (pairs - squares)
         return ops.cast(y, z.dtype)
 
     def compute_output_shape(self, z_shape):

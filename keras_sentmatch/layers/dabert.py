@@ -271,11 +271,9 @@ class AdaptiveFusion(Layer):
         return ops.cast(kept, a.dtype) * self.fused(v), gate, kept
 
     def compute_output_spec(self, affinity, difference, mask, return_gates=False):
-        fused = self.spec(*affinity.shape)
-        if not return_gates:
-            return fused
-        gates = (self.spec(*affinity.shape[:2], dtype=self.wide_dtype) for _ in range(3))
-        return fused, *gates
+        fused, gate = self.spec(*affinity.shape), affinity.shape[:2]
+        gates = (self.spec(*gate, dtype=self.wide_dtype) for _ in range(3))
+        return (fused, *gates) if return_gates else fused
 
 
 class _GuidedAlignment(Layer):

@@ -115,10 +115,8 @@ class SelfAttentionFusion(Layer):
         return (y, weights) if return_attention else y
 
     def compute_output_spec(self, x, mask, return_attention=False, training=None):
-        y = self.spec(*x.shape)
-        if not return_attention:
-            return y
-        return y, self.spec(*x.shape[:2], x.shape[1])
+        y, weights = self.spec(*x.shape), self.spec(*x.shape[:2], x.shape[1])
+        return (y, weights) if return_attention else y
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")

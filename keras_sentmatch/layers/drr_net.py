@@ -153,10 +153,8 @@ class SelfAttentionPooling(Layer):
 
     def compute_output_spec(self, x, mask, return_attention=False):
         batch, length, width = x.shape
-        pooled = self.spec(batch, width)
-        if not return_attention:
-            return pooled
-        return pooled, self.spec(batch, length, dtype=self.wide_dtype)
+        found = self.spec(batch, width), self.spec(batch, length, dtype=self.wide_dtype)
+        return found if return_attention else found[0]
 
 
 EPSILON = 1e-6  # keeps the logarithm of a coverage finite
@@ -315,10 +313,6 @@ class RerereadAttention(Layer):
 
     def compute_output_spec(self, h, mask, guide=None, initial_state=None, return_selection=False):
         batch, length = h.shape[:2]
-        if not return_selection:
-            return self.spec(batch, self.units)
-        return (
-            self.spec(batch, self.units),
-            self.spec(batch, self.steps, self.units),
-            self.spec(batch, self.steps, length, dtype=self.wide_dtype),
-        )
+        v, states = self.spec(batch, self.units), self.spec(batch, self.steps, self.units)
+        selection = self.spec(batch, self.steps, length, dtype=self.wide_dtype)
+        return (v, states, selection) if return_selection else v

@@ -37,8 +37,8 @@ def matched(layer, x1, x2, mask_1, mask_2):
 
 
 def factorized(layer, z):
-    factors = value(layer.factor_kernel) if layer.factors else np.zeros((z.shape[-1], 0))
-    return oracles_blocks.factorization_machine(z, value(layer.bias), value(layer.kernel), factors)
+    weights = map(value, (layer.bias, layer.kernel, layer.factor_kernel))
+    return oracles_blocks.factorization_machine(z, *weights)
 
 
 def gates(layer):
@@ -108,14 +108,6 @@ CASES = [
         factorized,
         zero_pads=False,
     ),
-    Case(
-        partial(FactorizationMachine, factors=0),
-        {"z": ONE["x"]},
-        (5, 0),
-        factorized,
-        "linear",
-        zero_pads=False,
-    ),
     # It has two counters of steps.
     Case(SelfAttentionFusion, ONE, (3 * 4 + 2 * (4 * 12 + 12), 2), gated, options=ATTENTION),
     Case(
@@ -159,8 +151,8 @@ test_arguments = arguments_act(
 @pytest.mark.parametrize(
     "case, plain",
     [
-        (CASES[6], lambda: keras.layers.Dense(3, "tanh")),
-        (CASES[7], lambda: keras.layers.Conv1D(3, 3, padding="same")),
+        (CASES[5], lambda: keras.layers.Dense(3, "tanh")),
+        (CASES[6], lambda: keras.layers.Conv1D(3, 3, padding="same")),
     ],
 )
 def test_weight_normalization_starts_as_the_plain_layer(case, plain):
