@@ -1,8 +1,6 @@
 """The harness must pass a sound layer and reject each of these broken ones, by the right check."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import keras
 import numpy as np
@@ -20,20 +18,20 @@ pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axi
 class Attend(keras.layers.Layer):
     """Each token of one sentence gets a masked-softmax average of the other: two outputs."""
 
-    def __init__(self, units: int, scale: float = 1.0, note: str = "", **kwargs: Any) -> None:
+    def __init__(self, units, scale=1.0, note="", **kwargs):
         super().__init__(**kwargs)
         self.units = units
         self.scale = scale
         self.note = note  # an option that does nothing
         self.dense = keras.layers.Dense(units, dtype=self.sublayer_policy())
 
-    def sublayer_policy(self) -> Any:
+    def sublayer_policy(self):
         return self.dtype_policy
 
-    def build(self, x1_shape: Any, x2_shape: Any) -> None:
+    def build(self, x1_shape, x2_shape):
         self.dense.build(x1_shape)
 
-    def averages(self, h1: Any, h2: Any, mask_2: Any) -> Any:
+    def averages(self, h1, h2, mask_2):
         scores = ops.cast(ops.matmul(h1, ops.transpose(h2, (0, 2, 1))), "float32") * self.scale
         valid = mask_2[:, None, :]
         weights = ops.softmax(ops.where(valid, scores, -1e9), axis=-1)
@@ -41,18 +39,18 @@ class Attend(keras.layers.Layer):
         h2 = ops.where(mask_2[..., None], h2, ops.zeros_like(h2))
         return ops.matmul(ops.cast(weights, h1.dtype), h2)
 
-    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
+    def call(self, x1, x2, mask_1=None, mask_2=None):
         h1, h2 = self.dense(x1), self.dense(x2)
         y1, y2 = self.averages(h1, h2, mask_2), self.averages(h2, h1, mask_1)
         y1 = ops.where(mask_1[..., None], y1, ops.zeros_like(y1))
         return y1, ops.where(mask_2[..., None], y2, ops.zeros_like(y2))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self):
         config = {"units": self.units, "scale": self.scale, "note": self.note}
         return {**super().get_config(), **config}
 
 
-def attend_oracle(layer: Attend, x1: Any, x2: Any, mask_1: Any, mask_2: Any) -> Any:
+def attend_oracle(layer, x1, x2, mask_1, mask_2):
     kernel, bias = value(layer.dense.kernel), value(layer.dense.bias)
     h1, h2 = x1 @ kernel + bias, x2 @ kernel + bias
     scores = h1 @ h2.transpose(0, 2, 1) * layer.scale
@@ -66,23 +64,23 @@ def attend_oracle(layer: Attend, x1: Any, x2: Any, mask_1: Any, mask_2: Any) -> 
 class ReadWords(keras.layers.Layer):
     """Ids -> the masked mean of their vectors `[B, D]`, the mask taken from the ids."""
 
-    def __init__(self, dim: int, **kwargs: Any) -> None:
+    def __init__(self, dim, **kwargs):
         super().__init__(**kwargs)
         self.dim = dim
         self.embedding = keras.layers.Embedding(10, dim, dtype=self.dtype_policy)
 
-    def build(self, ids_shape: Any) -> None:
+    def build(self, ids_shape):
         self.embedding.build(ids_shape)
 
-    def call(self, ids: Any) -> Any:
+    def call(self, ids):
         real = ops.cast(ids != 0, self.compute_dtype)[..., None]
         return ops.sum(self.embedding(ids) * real, 1) / ops.maximum(ops.sum(real, 1), 1)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self):
         return {**super().get_config(), "dim": self.dim}
 
 
-def words_oracle(layer: ReadWords, ids: Any) -> Any:
+def words_oracle(layer, ids):
     return oracles.masked_mean(value(layer.embedding.embeddings)[ids], ids != 0)
 
 
@@ -102,11 +100,11 @@ CASES = [
 
 @pytest.mark.parametrize("check", CHECKS, ids=name_of)
 @pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_sound_layers_pass(case: Case, check: Any) -> None:
+def test_sound_layers_pass(case, check):
     check(case)
 
 
-def test_option_without_effect_is_rejected() -> None:
+def test_option_without_effect_is_rejected():
     check_option(CASES[0], "scale", 1.0, 2.0)
     with pytest.raises(AssertionError, match="are the same"):
         check_option(CASES[0], "note", "a", "b")
@@ -115,31 +113,31 @@ def test_option_without_effect_is_rejected() -> None:
 # --- broken layers ---
 
 
-def broken(name: str, **methods: Any) -> Any:
+def broken(name, **methods):
     return type(name, (Attend,), methods)
 
 
-def answers(name: str, change: Callable[..., Any], **methods: Any) -> Any:
+def answers(name, change, **methods):
     """A layer whose first output is `change(layer, y1, x1, y2, mask_2)`."""
 
-    def call(self: Any, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
+    def call(self, x1, x2, mask_1=None, mask_2=None):
         y1, y2 = Attend.call(self, x1, x2, mask_1, mask_2)
         return change(self, y1, x1, y2, mask_2), y2
 
     return broken(name, call=call, **methods)
 
 
-def with_spare(self: Any, x1_shape: Any, x2_shape: Any) -> None:
+def with_spare(self, x1_shape, x2_shape):
     Attend.build(self, x1_shape, x2_shape)
     self.spare = self.add_weight((2,), name="spare")
 
 
-def wrong_shape(self: Any, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
+def wrong_shape(self, x1, x2, mask_1=None, mask_2=None):
     shapes = (*x1.shape[:-1], self.units + 1), (*x2.shape[:-1], self.units)
     return tuple(keras.KerasTensor(shape, dtype=self.compute_dtype) for shape in shapes)
 
 
-def zero_norm(self: Any, y1: Any, x1: Any, y2: Any, mask_2: Any) -> Any:
+def zero_norm(self, y1, x1, y2, mask_2):
     """The norm of a zero vector has no gradient, and 0 * NaN is NaN."""
     return y1 + ops.sqrt(ops.sum(ops.square(self.dense(x1) * 0.0), axis=(1, 2), keepdims=True))
 
@@ -207,7 +205,7 @@ BROKEN = [
 @pytest.mark.parametrize(
     "cls, check, message", BROKEN, ids=[f"{c.__name__}-{k}" for c, k, _ in BROKEN]
 )
-def test_broken_layers_are_rejected(cls: Any, check: str, message: str) -> None:
+def test_broken_layers_are_rejected(cls, check, message):
     case = Case(partial(cls, units=3), PAIR, (18, 0), attend_oracle)
     with pytest.raises((AssertionError, TypeError, ValueError), match=message):
         getattr(harness, check)(case)

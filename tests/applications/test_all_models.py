@@ -151,14 +151,10 @@ def test_fit_flushes_denormals_only_while_it_runs():
 
     model = build_model("re2", vocabulary_size=5, num_classes=2, embedding_dim=4, units=2)
     model.compile("adam", "sparse_categorical_crossentropy")
-    ids = np.ones((2, 3), "int32")
+    inputs = {name: np.ones((2, 3), "int32") for name in model.input_names}
+    callback = keras.callbacks.LambdaCallback(on_train_batch_end=look)
     look()
-    model.fit(
-        {name: ids for name in model.input_names},
-        np.array([0, 1]),
-        verbose=0,
-        callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=look)],
-    )
+    model.fit(inputs, np.array([0, 1]), verbose=0, callbacks=[callback])
     look()
     before, during, after = found
     assert before > 0 and during == 0 and after > 0

@@ -13,23 +13,15 @@ from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.vectors.extraction import backbone_means, extract_vectors
 from tests.toys.encoders import FIRST, LENGTH, PREFIXES, SECOND, backbone, folder_of, tokenizer
 
+
+def kinds(chosen, others):
+    marked = [p if p in chosen else pytest.param(p, marks=others) for p in PREFIXES]
+    return pytest.mark.parametrize("prefix", marked)
+
+
 # The others' layers are called in the same way.
-each_kind = pytest.mark.parametrize(
-    "prefix",
-    [
-        pytest.param(prefix, marks=() if prefix in ("Bert", "DebertaV3") else pytest.mark.once)
-        for prefix in PREFIXES
-    ],
-)
-few_kinds = pytest.mark.parametrize(
-    "prefix",
-    [
-        prefix
-        if prefix in ("Bert", "XLMRoberta", "Albert", "DebertaV3")
-        else pytest.param(prefix, marks=pytest.mark.slow)
-        for prefix in PREFIXES
-    ],
-)
+each_kind = kinds(("Bert", "DebertaV3"), pytest.mark.once)
+few_kinds = kinds(("Bert", "XLMRoberta", "Albert", "DebertaV3"), pytest.mark.slow)
 NAMES = ("no", "yes")
 SMALL = {
     CrossEncoder: {"dropout": 0.0},

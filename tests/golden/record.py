@@ -110,11 +110,9 @@ def run(model: keras.Model, inputs: dict[str, np.ndarray]) -> Any:
     return keras.tree.map_structure(keras.ops.convert_to_numpy, out)
 
 
-def _values(model: keras.Model) -> tuple[list[Any], list[Any]]:
-    return (
-        [v.value for v in model.trainable_variables],
-        [v.value for v in model.non_trainable_variables],
-    )
+def _values(model: keras.Model) -> list[list[Any]]:
+    groups = model.trainable_variables, model.non_trainable_variables
+    return [[v.value for v in group] for group in groups]
 
 
 def loss_of(model: keras.Model, inputs: dict[str, np.ndarray]) -> float:

@@ -139,14 +139,6 @@ test_ablations = run_checks(ABLATIONS, check_oracle)
 test_arguments = arguments_act(CASES, units="literal", branch_kind="cnn", pre_sigmoid=True)
 
 
-@pytest.mark.parametrize("reduction, count", [(1, 360_000), (2, 180_000), (3.75, 96_000)])
-def test_fa_counts_of_the_paper(reduction, count):
-    """What two branches 300 features wide add to Table 1: .36M (r = 1), .18M (r = 2)."""
-    layer = FeatureAttention(reduction)
-    layer.build((None, None, 300))
-    assert 2 * sum(int(np.prod(w.shape)) for w in layer.weights if w.name == "kernel") == count
-
-
 @pytest.mark.parametrize(
     "arguments, count",
     [
