@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 
 import keras_sentmatch
@@ -183,7 +184,7 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)  # an example may write a file
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     try:
-        doctest.testmod(module, optionflags=flags, raise_on_error=True)
+        doctest.testmod(module, optionflags=flags, raise_on_error=True, extraglobs={"np": np})
     except doctest.UnexpectedException as error:
         raise error.exc_info[1] from None
 

@@ -39,8 +39,6 @@ class BidirectionalRNN(Layer):
         InputError: `cell` is unknown.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import BidirectionalRNN
         >>> mask = np.array([[True, True, False], [True, True, True]])
         >>> y = BidirectionalRNN(4)(np.ones((2, 3, 5), "float32"), mask)
         >>> tuple(y.shape), [float(v) for v in y[0, 2, :3]]

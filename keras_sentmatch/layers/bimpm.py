@@ -48,8 +48,6 @@ class MultiPerspectiveMatching(Layer):
         is 0.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import MultiPerspectiveMatching
         >>> rng, mask = np.random.default_rng(0), np.ones((1, 3), bool)
         >>> states = rng.normal(size=(1, 3, 8)).astype("float32")
         >>> m1, m2 = MultiPerspectiveMatching(5)(states, states, mask, mask)

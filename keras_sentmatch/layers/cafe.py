@@ -28,8 +28,6 @@ class FactorizationMachine(Layer):
         Each position is computed alone.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import FactorizationMachine
         >>> tuple(FactorizationMachine()(np.ones((2, 3, 8), "float32")).shape)
         (2, 3, 1)
 

@@ -44,8 +44,6 @@ class CoAttention(Layer):
         InputError: `similarity` is unknown.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import CoAttention
         >>> p, q = np.ones((1, 2, 4), "float32"), np.ones((1, 3, 4), "float32")
         >>> mask_p, mask_q = np.array([[True, True]]), np.array([[True, True, False]])
         >>> _, _, weights, _ = CoAttention()(p, q, mask_p, mask_q, return_attention=True)

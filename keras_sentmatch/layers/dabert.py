@@ -51,8 +51,6 @@ class DualAttention(Layer):
         InputError: The distance is unknown, a number is not positive, or `segment_ids` is missing.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import DualAttention
         >>> x, mask = np.ones((1, 4, 6), "float32"), np.array([[True, True, True, False]])
         >>> layer = DualAttention(num_heads=2, key_dim=3, cross=True)
         >>> a, d, _, weights = layer(x, mask, np.array([[0, 1, 1, 1]]), return_attention=True)
@@ -182,8 +180,6 @@ class AdaptiveFusion(Layer):
         InputError: An option is unknown, a number is not positive, or the inputs differ in width.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import AdaptiveFusion
         >>> a, d = np.ones((1, 2, 4), "float32"), np.zeros((1, 2, 4), "float32")
         >>> mask = np.array([[True, False]])
         >>> fused, g, f, change = AdaptiveFusion(attention_units=3)(a, d, mask, return_gates=True)
@@ -377,8 +373,6 @@ class DualAttentionBlock(Layer):
             of `num_heads`.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import DualAttentionBlock
         >>> x, mask = np.ones((1, 4, 6), "float32"), np.array([[True, True, True, False]])
         >>> layer = DualAttentionBlock(intermediate_dim=8, num_heads=2)
         >>> y, affinity, difference, gate, kept, change = layer(x, mask, return_attention=True)

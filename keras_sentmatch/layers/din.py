@@ -120,8 +120,6 @@ class MatrixDynamicGRU(Layer):
             widths.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import MatrixDynamicGRU
         >>> p, h = np.ones((1, 2, 5), "float32"), np.ones((1, 3, 7), "float32")
         >>> mask_p, mask_h = np.array([[True, True]]), np.array([[True, True, False]])
         >>> y = MatrixDynamicGRU(units=9)(p, h, mask_p, mask_h)

@@ -98,8 +98,6 @@ class DenseCoAttentiveRNN(Layer):
             attention is called with a single sentence.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import DenseCoAttentiveRNN
         >>> x, mask = np.ones((2, 3, 6), "float32"), np.ones((2, 3), bool)
         >>> y1, y2 = DenseCoAttentiveRNN(units=4, depth=2, autoencoder_after=())(x, x, mask, mask)
         >>> tuple(y1.shape)

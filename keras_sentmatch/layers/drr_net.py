@@ -53,8 +53,6 @@ class StackRNN(Layer):
         InputError: `units` or `depth` is below 1.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import StackRNN
         >>> mask = np.array([[True, True, False]])
         >>> y = StackRNN(units=4, depth=2)(np.ones((1, 3, 5), "float32"), mask)
         >>> tuple(y.shape), [float(v) for v in y[0, 1, -5:]]
@@ -118,8 +116,6 @@ class SelfAttentionPooling(Layer):
         InputError: `units` is below 1.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import SelfAttentionPooling
         >>> x, mask = np.ones((1, 3, 4), "float32"), np.array([[True, True, False]])
         >>> pooled, weights = SelfAttentionPooling(8)(x, mask, return_attention=True)
         >>> tuple(pooled.shape), [float(w) for w in weights[0]]
@@ -205,8 +201,6 @@ class RerereadAttention(Layer):
             initial state has another width.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import RerereadAttention
         >>> h, mask = np.ones((1, 3, 5), "float32"), np.array([[True, True, False]])
         >>> g = np.ones((1, 5), "float32")
         >>> layer = RerereadAttention(units=4, attention_units=3, steps=2)

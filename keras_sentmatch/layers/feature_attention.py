@@ -48,8 +48,6 @@ class FeatureAttention(Layer):
         InputError: `reduction` is not above 0.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import FeatureAttention
         >>> x, mask = np.ones((2, 3, 8), "float32"), np.ones((2, 3), bool)
         >>> u, gates = FeatureAttention(reduction=2)(x, mask, return_gates=True)
         >>> tuple(u.shape), tuple(gates.shape)
@@ -191,8 +189,6 @@ class SelectiveFeatureAttention(Layer):
             `pre_sigmoid` is combined with `selection=False` or `gates=False`.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import SelectiveFeatureAttention
         >>> x, mask = np.ones((2, 3, 12), "float32"), np.ones((2, 3), bool)
         >>> u, gates, weights = SelectiveFeatureAttention(r2=2)(x, mask, return_gates=True)
         >>> tuple(u.shape), tuple(weights.shape)

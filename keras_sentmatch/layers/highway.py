@@ -23,8 +23,6 @@ class Highway(Layer):
         Each position is computed alone.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import Highway
         >>> tuple(Highway()(np.zeros((2, 3, 8), "float32")).shape)
         (2, 3, 8)
 

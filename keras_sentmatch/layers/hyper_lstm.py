@@ -39,8 +39,6 @@ class HyperLSTMCell(Layer):
         after the last real token is used.
 
     Example:
-        >>> import keras, numpy as np
-        >>> from keras_sentmatch.layers import HyperLSTMCell
         >>> rnn = keras.layers.RNN(HyperLSTMCell(6, hyper_units=3), return_sequences=True)
         >>> tuple(rnn(np.ones((2, 5, 4), "float32")).shape)
         (2, 5, 6)

@@ -76,8 +76,6 @@ class PhraseCNN(Layer):
         InputError: There are no widths, or a number is below 1.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import PhraseCNN
         >>> x, mask = np.ones((1, 4, 6), "float32"), np.array([[True, True, True, False]])
         >>> tuple(PhraseCNN(widths=(1, 2, 3), hidden_filters=5)(x, mask).shape)
         (1, 3, 4, 6)
@@ -178,8 +176,6 @@ class DynamicSequentialAttention(Layer):
         InputError: An option is unknown, a number is not positive, or the shapes do not fit.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import DynamicSequentialAttention
         >>> phrases, mask = np.ones((1, 3, 4, 6), "float32"), np.array([[True, True, False, False]])
         >>> layer = DynamicSequentialAttention(steps=2, attention_units=5)
         >>> states, weights, coverage, units = layer(

@@ -44,8 +44,6 @@ class RereadingLSTM(Layer):
         InputError: The width of sentence 1 is not `units`.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import RereadingLSTM
         >>> y, x = np.ones((1, 2, 4), "float32"), np.ones((1, 3, 5), "float32")
         >>> mask_1, mask_2 = np.array([[True, True]]), np.array([[True, True, False]])
         >>> _, attention = RereadingLSTM(4)(y, x, mask_1, mask_2, return_attention=True)

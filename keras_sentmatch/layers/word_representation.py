@@ -115,8 +115,6 @@ class WordRepresentation(Layer):
             words have fewer characters than a window.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import WordRepresentation
         >>> layer = WordRepresentation(10, embedding_dim=4, fixed_embedding=False, dropout=0.0)
         >>> y = layer(np.array([[2, 3, 1, 0]]), np.array([[1, 3]]))
         >>> tuple(y.shape), [float(f) for f in y[0, :, -1]]

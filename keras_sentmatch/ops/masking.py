@@ -31,7 +31,6 @@ def masked_softmax(scores: Any, mask: Any, axis: int = -1) -> Any:
         Weights with the shape and dtype of `scores`: exactly 0 where masked, all 0 in an empty row.
 
     Example:
-        >>> from keras_sentmatch.ops import masked_softmax
         >>> weights = masked_softmax(
         ...     [[1.0, 1.0, 9.0], [1.0, 2.0, 3.0]], [[True, True, False], [False] * 3]
         ... )

@@ -30,8 +30,6 @@ def recurrent_states(layer: Any, x: Any) -> Any:
         `[B, L, units]`, in the layer's compute dtype.
 
     Example:
-        >>> import keras, numpy as np
-        >>> from keras_sentmatch.ops import recurrent_states
         >>> lstm = keras.layers.LSTM(4, return_sequences=True)
         >>> lstm.build((None, None, 3))
         >>> tuple(recurrent_states(lstm, np.ones((2, 5, 3), "float32")).shape)
