@@ -20,30 +20,25 @@ import keras
 import numpy as np
 import pytest
 
-from tests.case import Case as Case
 from tests.case import (
+    Case,
     Runner,
+    as_model,
+    built,
+    close,
     cut,
     emptied,
     expected,
     float_outputs,
+    name_of,
     padded,
     randomize,
     shapes,
     shared,
     symbolic_outputs,
     trained_outputs,
+    values,
 )
-from tests.case import as_model as as_model
-from tests.case import built as built
-from tests.case import close as close
-from tests.case import gradients as gradients
-from tests.case import lengths_mask as lengths_mask
-from tests.case import name_of as name_of
-from tests.case import noise as noise
-from tests.case import value as value
-from tests.case import values as values
-from tests.case import weights_of as weights_of
 
 # Arguments that all models share and that act in each; the others act in `WordRepresentation`.
 OF_ALL_MODELS = ("num_classes", "embedding_dim", "trainable_embedding", "exact_match", "dropout")

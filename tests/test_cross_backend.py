@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import pytest
 
+from tests.case import Case, as_model, built, close, name_of, values
 from tests.cross_backend import ROOT
-from tests.harness import Case, as_model, built, close, name_of, values
 
 
 def collected() -> list[Case]:

@@ -8,7 +8,8 @@ import pytest
 from keras import ops
 
 from tests import harness, oracles
-from tests.harness import CHECKS, Case, check_option, lengths_mask, name_of, noise, value
+from tests.case import Case, lengths_mask, name_of, noise, value
+from tests.harness import CHECKS, check_option
 
 # length 1 is one of the checks
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis")

@@ -8,7 +8,8 @@ import pytest
 from keras_sentmatch.applications import BagOfWords
 from keras_sentmatch.layers.hybrid import FEATURES
 from tests.applications.common import WORDS, model_case
-from tests.harness import arguments_act, run_checks, value
+from tests.case import value
+from tests.harness import arguments_act, run_checks
 
 BAG = partial(BagOfWords, vocabulary_size=10, num_classes=2)
 FLOAT32 = ("matching_features", "importance", "wide_logits", "probabilities")

@@ -10,8 +10,8 @@ from keras_sentmatch.applications import DABERT, CrossEncoder, LadRaNet
 from keras_sentmatch.errors import InputError
 from tests.applications.backbones import BERT, PAIRS, ROBERTA, SIZES, UNUSED, backbone
 from tests.applications.common import model_case
-from tests.case import randomize
-from tests.harness import arguments_act, close, run_checks, value
+from tests.case import close, randomize, value
+from tests.harness import arguments_act, run_checks
 
 CASES = [
     model_case(partial(CrossEncoder, backbone=BERT), PAIRS, None, "CrossEncoder", unused=UNUSED)

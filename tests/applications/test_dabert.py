@@ -17,8 +17,8 @@ from tests.applications.backbones import (
     oracle_inputs,
 )
 from tests.applications.common import classified, model_case
-from tests.case import weights_of
-from tests.harness import check_oracle, name_of, run_checks
+from tests.case import name_of, weights_of
+from tests.harness import check_oracle, run_checks
 from tests.layers.test_dabert import block
 
 

@@ -9,7 +9,7 @@ from keras_sentmatch.inference.compiled import CompiledModel
 from tests.applications.common import IDS_1, WORDS
 from tests.applications.test_hosts import PLAIN
 from tests.applications.test_hosts import SMALL as HOSTS
-from tests.harness import Case, built, close, value, values
+from tests.case import Case, built, close, value, values
 
 ALL, FEATURES = HOSTS["diin"], PLAIN["diin"].inputs
 SMALL = partial(ALL, char_vocabulary_size=0, pos_tags=0)

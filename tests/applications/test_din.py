@@ -7,8 +7,8 @@ import pytest
 
 from keras_sentmatch.applications import DIN
 from tests.applications.common import WORDS, classified, model_case, represented
-from tests.case import weights_of
-from tests.harness import arguments_act, built, check_oracle, name_of, run_checks, value
+from tests.case import built, name_of, value, weights_of
+from tests.harness import arguments_act, check_oracle, run_checks
 from tests.layers.test_din import with_matrices
 from tests.oracles import gru, masked_mean, pair_mask
 from tests.oracles_recurrent import min_max

@@ -7,8 +7,8 @@ import numpy as np
 from keras_sentmatch.applications import DRCN
 from tests import oracles
 from tests.applications.common import WORDS, classified, features, model_case, represented
-from tests.case import weights_of
-from tests.harness import Case, arguments_act, check_build, check_oracle, noise, run_checks, value
+from tests.case import Case, noise, value, weights_of
+from tests.harness import arguments_act, check_build, check_oracle, run_checks
 from tests.layers.test_drcn import forward
 from tests.oracles_recurrent import dense
 

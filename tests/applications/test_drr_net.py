@@ -9,8 +9,8 @@ import pytest
 
 from keras_sentmatch.applications import DRrNet
 from tests.applications.common import WORDS, classified, features, model_case, represented
-from tests.case import weights_of
-from tests.harness import arguments_act, built, check_oracle, run_checks, value
+from tests.case import built, value, weights_of
+from tests.harness import arguments_act, check_oracle, run_checks
 from tests.layers.test_drr_net import pooled, reread, stacked
 from tests.layers.test_recurrent import highway
 from tests.oracles import sigmoid

@@ -10,8 +10,8 @@ from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
 from tests.applications.common import WORDS, model_case
 from tests.applications.test_hosts import HOSTS, PLAIN
 from tests.applications.test_hosts import SMALL as SMALL_HOSTS
+from tests.case import Case
 from tests.harness import (
-    Case,
     check_batch,
     check_config,
     check_dtypes,

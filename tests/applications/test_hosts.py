@@ -7,7 +7,8 @@ from functools import partial
 
 from keras_sentmatch.applications import CAFE, DIIN, ESIM, RE2, RLSTM, BiMPM, HyperLSTM
 from tests.applications.common import WORDS, features, model_case
-from tests.harness import Case, arguments_act, built, run_checks, value
+from tests.case import Case, built, value
+from tests.harness import arguments_act, run_checks
 
 
 def inputs(*names):

@@ -5,7 +5,8 @@ from functools import partial
 from keras_sentmatch.applications import Hybrid
 from tests.applications.common import WORDS, model_case
 from tests.applications.test_bag_of_words import answers, pairs
-from tests.harness import run_checks, value
+from tests.case import value
+from tests.harness import run_checks
 
 HYBRID = partial(Hybrid, vocabulary_size=10, num_classes=2, embedding_dim=3, units=4, blocks=1)
 FLOAT32 = (

@@ -9,8 +9,8 @@ from keras_sentmatch.applications import LadRaNet
 from tests import oracles_encoders as oracles
 from tests.applications.backbones import BERT, PAIRS, ROBERTA, ROBERTA_PAIRS, UNUSED, oracle_inputs
 from tests.applications.common import classified, model_case
-from tests.case import weights_of
-from tests.harness import check_oracle, name_of, run_checks
+from tests.case import name_of, weights_of
+from tests.harness import check_oracle, run_checks
 from tests.layers.test_drr_net import pooled
 from tests.layers.test_ladra_net import convolved, read
 from tests.oracles_recurrent import zero_pads

@@ -13,7 +13,7 @@ from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import Matcher
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
-from tests.harness import randomize
+from tests.case import randomize
 
 pytest.importorskip("faiss")
 SENTENCES = [

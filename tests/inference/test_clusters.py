@@ -14,7 +14,7 @@ from keras_sentmatch.applications import ESIM
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.inference import Matcher
-from tests.harness import randomize
+from tests.case import randomize
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")

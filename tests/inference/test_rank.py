@@ -9,7 +9,7 @@ from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
-from tests.harness import randomize
+from tests.case import randomize
 
 CANDIDATES = [
     "a dog runs",

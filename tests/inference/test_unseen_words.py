@@ -16,7 +16,7 @@ from keras_sentmatch.layers import WordRepresentation
 from keras_sentmatch.ops import masked_mean
 from keras_sentmatch.text.tokens import word_facts
 from keras_sentmatch.vectors.built_in import load_word_table
-from tests.harness import randomize
+from tests.case import randomize
 
 TABLE = load_word_table()
 FIRST, SECOND = ["a dog runs", "a red cat"], ["the dog sits", "cats run"]

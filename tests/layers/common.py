@@ -1,6 +1,6 @@
 """Inputs of the tests of layers."""
 
-from tests.harness import lengths_mask, noise
+from tests.case import lengths_mask, noise
 
 ONE = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
 TWO = {

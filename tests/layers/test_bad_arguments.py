@@ -6,7 +6,7 @@ import pytest
 from keras_sentmatch import layers, ops
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import diin, re2
-from tests.harness import lengths_mask, noise
+from tests.case import lengths_mask, noise
 
 WORDS = {"vocabulary_size": 9, "embedding_dim": 2}
 NO_WORDS = {**WORDS, "trainable_embedding": False, "fixed_embedding": False, "exact_match": False}

@@ -7,18 +7,8 @@ import pytest
 
 from keras_sentmatch.layers import AdaptiveFusion, DualAttention, DualAttentionBlock
 from tests import oracles_encoders as oracles
-from tests.harness import (
-    Case,
-    arguments_act,
-    built,
-    check_build,
-    check_oracle,
-    gradients,
-    noise,
-    run_checks,
-    value,
-    weights_of,
-)
+from tests.case import Case, built, gradients, noise, value, weights_of
+from tests.harness import arguments_act, check_build, check_oracle, run_checks
 from tests.layers.common import ONE
 
 SEGMENTS = {"segment_ids": np.array([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0], [0, 1, 0, 0, 0]])}

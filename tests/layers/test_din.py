@@ -7,18 +7,8 @@ import numpy as np
 from keras_sentmatch.layers import MatrixDynamicGRU
 from keras_sentmatch.layers.din import MatrixInteraction
 from tests import oracles_recurrent as oracles
-from tests.harness import (
-    Case,
-    arguments_act,
-    check_build,
-    check_gradients,
-    check_oracle,
-    lengths_mask,
-    noise,
-    run_checks,
-    value,
-    weights_of,
-)
+from tests.case import Case, lengths_mask, noise, value, weights_of
+from tests.harness import arguments_act, check_build, check_gradients, check_oracle, run_checks
 from tests.layers.common import TWO
 
 INPUTS = {

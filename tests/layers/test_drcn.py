@@ -9,18 +9,8 @@ import pytest
 from keras_sentmatch.layers import DenseCoAttentiveRNN
 from keras_sentmatch.layers.drcn import AutoencoderBottleneck
 from tests import oracles
-from tests.harness import (
-    Case,
-    arguments_act,
-    built,
-    check_build,
-    check_oracle,
-    lengths_mask,
-    noise,
-    run_checks,
-    value,
-    weights_of,
-)
+from tests.case import Case, built, lengths_mask, noise, value, weights_of
+from tests.harness import arguments_act, check_build, check_oracle, run_checks
 
 SENTENCES = {"x": noise(4, 5, 6), "mask": lengths_mask([5, 2, 1, 4], 5)}
 INPUTS = {

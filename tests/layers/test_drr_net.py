@@ -7,18 +7,8 @@ import pytest
 
 from keras_sentmatch.layers import RerereadAttention, SelfAttentionPooling, StackRNN
 from tests import oracles_recurrent as oracles
-from tests.harness import (
-    Case,
-    arguments_act,
-    built,
-    check_build,
-    check_oracle,
-    gradients,
-    noise,
-    run_checks,
-    value,
-    weights_of,
-)
+from tests.case import Case, built, gradients, noise, value, weights_of
+from tests.harness import arguments_act, check_build, check_oracle, run_checks
 from tests.layers.common import ONE
 
 BARE = {"h": ONE["x"], "mask": ONE["mask"]}

@@ -9,20 +9,8 @@ import pytest
 from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
 from keras_sentmatch.layers.feature_attention import CNNS, RNNS, TransformerBlock
 from tests import oracles_blocks as oracles
-from tests.case import randomize
-from tests.harness import (
-    Case,
-    arguments_act,
-    built,
-    check_build,
-    check_oracle,
-    check_padding,
-    lengths_mask,
-    noise,
-    run_checks,
-    value,
-    weights_of,
-)
+from tests.case import Case, built, lengths_mask, noise, randomize, value, weights_of
+from tests.harness import arguments_act, check_build, check_oracle, check_padding, run_checks
 from tests.oracles import relu
 
 INPUTS = {"x": noise(3, 7, 12), "mask": lengths_mask([7, 3, 1], 7)}

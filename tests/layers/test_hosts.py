@@ -16,7 +16,8 @@ from keras_sentmatch.layers.re2 import (
 )
 from tests import oracles, oracles_blocks
 from tests import oracles_hosts as hosts
-from tests.harness import Case, arguments_act, noise, run_checks, value, weights_of
+from tests.case import Case, noise, value, weights_of
+from tests.harness import arguments_act, run_checks
 from tests.layers.common import ONE, TWO
 
 X = {"x": ONE["x"]}

@@ -15,7 +15,8 @@ from keras_sentmatch.layers.hybrid import (
 )
 from keras_sentmatch.vectors.built_in import load_similarity, load_word_table
 from tests.applications.common import IDS_1, IDS_2
-from tests.harness import Case, built, noise, run_checks, value
+from tests.case import Case, built, noise, value
+from tests.harness import run_checks
 
 NAMES = sorted(
     {n.removesuffix("_1") for n in FEATURES[: FEATURES.index("similarity")] if n.endswith("_1")}

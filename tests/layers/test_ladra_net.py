@@ -10,20 +10,8 @@ from keras import ops
 from keras_sentmatch.layers import DynamicSequentialAttention, PhraseCNN
 from keras_sentmatch.layers.ladra_net import LayerWeightedSum
 from tests import oracles_encoders as oracles
-from tests.harness import (
-    Case,
-    arguments_act,
-    built,
-    check_build,
-    check_gradients,
-    check_oracle,
-    gradients,
-    lengths_mask,
-    noise,
-    run_checks,
-    value,
-    weights_of,
-)
+from tests.case import Case, built, gradients, lengths_mask, noise, value, weights_of
+from tests.harness import arguments_act, check_build, check_gradients, check_oracle, run_checks
 from tests.layers.common import ONE
 
 INPUTS = {

@@ -15,23 +15,25 @@ from keras_sentmatch.layers import (
 )
 from keras_sentmatch.layers.bidirectional_rnn import CELLS
 from tests import oracles, oracles_blocks
-from tests.harness import (
+from tests.case import (
     Case,
-    arguments_act,
     built,
-    check_fit,
-    check_gradients,
-    check_oracle,
-    check_save,
     close,
     gradients,
     lengths_mask,
     name_of,
     noise,
-    run_checks,
     value,
     values,
     weights_of,
+)
+from tests.harness import (
+    arguments_act,
+    check_fit,
+    check_gradients,
+    check_oracle,
+    check_save,
+    run_checks,
 )
 from tests.layers.common import ONE, TWO
 

@@ -9,7 +9,8 @@ import pytest
 from keras_sentmatch.layers import WordRepresentation
 from keras_sentmatch.layers.word_representation import CharReader
 from tests import oracles, oracles_recurrent
-from tests.harness import Case, arguments_act, built, run_checks, value, weights_of
+from tests.case import Case, built, value, weights_of
+from tests.harness import arguments_act, run_checks
 
 RNG = np.random.default_rng(0)
 IDS = np.array([[2, 3, 1, 4, 0], [5, 0, 0, 0, 0], [7, 7, 8, 2, 6]], "int32")

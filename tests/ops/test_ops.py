@@ -10,8 +10,7 @@ from keras import ops
 from keras_sentmatch import ops as sm
 from keras_sentmatch.ops import masking, sequence, similarity
 from tests import oracles
-from tests.case import Case, gradients, value
-from tests.harness import lengths_mask, noise
+from tests.case import Case, gradients, lengths_mask, noise, value
 
 pytestmark = pytest.mark.each_backend
 

@@ -10,8 +10,7 @@ from keras import ops
 
 from keras_sentmatch.ops import recurrent_states
 from keras_sentmatch.ops.recurrence import scan_sequence
-from tests.case import Case, gradients, value
-from tests.harness import noise
+from tests.case import Case, gradients, noise, value
 
 pytestmark = pytest.mark.each_backend
 

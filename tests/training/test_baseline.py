@@ -6,7 +6,7 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.training import load_recipe, train
 from keras_sentmatch.training.baseline import bag_of_words_baseline, word_features
 from keras_sentmatch.vectors.built_in import load_similarity
-from tests.harness import value
+from tests.case import value
 from tests.toys.training import WORDS, tiny_pairs, tiny_splits
 
 
