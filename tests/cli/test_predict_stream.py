@@ -17,8 +17,8 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.inference import Matcher, answer_file
 from keras_sentmatch.inference.answer_file import AnswerFile
-from tests.cli.test_cli import error_of, run
 from tests.case import randomize
+from tests.cli.test_cli import error_of, run
 
 WORDS = "dog cat bird man runs sleeps eats sings park house".split()
 ROWS = [
