@@ -125,6 +125,17 @@ def check_symbolic(case: Case) -> None:
             assert known, f"output {i}: symbolic shape {s.shape}, eager {tuple(e.shape)}"
 
 
+def make_with_policy(case: Case, policy: str) -> Any:
+    if not issubclass(case.cls, keras.Model):
+        return case.make(dtype=policy)
+    default = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        return case.make()
+    finally:
+        keras.config.set_dtype_policy(default)
+
+
 def check_dtypes(case: Case) -> None:
     """Under each policy: outputs of the right dtype near the float32 ones, and right sublayers."""
     outputs, _ = expected(case)
@@ -132,7 +143,7 @@ def check_dtypes(case: Case) -> None:
     want = values(float_outputs(outputs))
     pure = keras.backend.backend() == "tensorflow" and not issubclass(case.cls, keras.Model)
     for policy in HALF_POLICIES + PURE_POLICIES * pure:
-        layer = case.make(dtype=policy)
+        layer = make_with_policy(case, policy)
         if not layer.built:
             symbolic_outputs(case, layer)
         outputs = Runner(case, randomize(layer))(case.inputs)
