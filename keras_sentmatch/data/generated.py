@@ -132,7 +132,7 @@ def _phrases() -> tuple[dict[str, tuple[Phrase, ...]], dict[str, int]]:
     return {name: tuple(found) for name, found in phrases.items()}, universe
 
 
-_PHRASES, _UNIVERSE = _phrases()
+PHRASES, _UNIVERSE = _phrases()
 
 
 class Quantified(NamedTuple):
@@ -163,10 +163,10 @@ class Quantified(NamedTuple):
         """A random sentence."""
         quantifier, number = _quantifier(rng)
         adjective = _adjective(rng) if rng.random() < 0.5 else None
-        scope = rng.choice(_PHRASES["activity"]) if rng.random() < 0.75 else _adjective(rng)
-        place = rng.choice(_PHRASES["place"]) if rng.random() < 0.35 else None
+        scope = rng.choice(PHRASES["activity"]) if rng.random() < 0.75 else _adjective(rng)
+        place = rng.choice(PHRASES["place"]) if rng.random() < 0.35 else None
         negated = quantifier in _NEGATED and rng.random() < 0.25
-        kind = rng.choice(_PHRASES["kind"])
+        kind = rng.choice(PHRASES["kind"])
         return cls(quantifier, number, adjective, kind, negated, scope, place)
 
     def edit(self, rng: random.Random) -> "Quantified":
@@ -183,7 +183,7 @@ class Quantified(NamedTuple):
         old: Phrase | None = getattr(self, what)
         new: Phrase | None = None
         if old is None:
-            new = _adjective(rng) if what == "adjective" else rng.choice(_PHRASES["place"])
+            new = _adjective(rng) if what == "adjective" else rng.choice(PHRASES["place"])
         elif what in ("kind", "scope") or rng.random() >= 0.5:
             new = _relative(old, rng)
         return self._replace(**{what: new})  # type: ignore[arg-type]  # which field is drawn
@@ -230,8 +230,8 @@ class Relational(NamedTuple):
         if rng.random() < 0.35:
             comparison = (rng.randrange(len(COMPARATIVES)), rng.randrange(2))
             return cls(subject, object_, negated, None, False, None, comparison)
-        verb = rng.choice(_PHRASES[rng.choice(_VERBS)])
-        place = rng.choice(_PHRASES["place"]) if rng.random() < 0.35 else None
+        verb = rng.choice(PHRASES[rng.choice(_VERBS)])
+        place = rng.choice(PHRASES["place"]) if rng.random() < 0.35 else None
         return cls(subject, object_, negated, verb, rng.random() < 0.5, place)
 
     def edit(self, rng: random.Random) -> "Relational":
@@ -254,7 +254,7 @@ class Relational(NamedTuple):
             return self._replace(verb=_relative(self.verb, rng))
         if what == "voice":
             return self._replace(passive=not self.passive)
-        place = None if self.place and rng.random() < 0.5 else rng.choice(_PHRASES["place"])
+        place = None if self.place and rng.random() < 0.5 else rng.choice(PHRASES["place"])
         return self._replace(place=place)
 
     def label(self, other: "Relational") -> int | None:
@@ -288,7 +288,7 @@ def _quantifier(rng: random.Random) -> tuple[str, int]:
 
 
 def _adjective(rng: random.Random) -> Phrase:
-    return rng.choice(_PHRASES[rng.choice(_ADJECTIVES)])
+    return rng.choice(PHRASES[rng.choice(_ADJECTIVES)])
 
 
 def _known(*phrases: Phrase | None) -> tuple[Phrase, ...]:
@@ -298,7 +298,7 @@ def _known(*phrases: Phrase | None) -> tuple[Phrase, ...]:
 @cache
 def _related(phrase: Phrase) -> tuple[Phrase, ...]:
     """Return phrases of sets above, below or beside (with a common set above, or antonyms)."""
-    others = [other for other in _PHRASES[phrase.attribute] if other.words != phrase.words]
+    others = [other for other in PHRASES[phrase.attribute] if other.words != phrase.words]
     above = [other for other in others if other.values & phrase.values == phrase.values]
     below = [other for other in others if other.values & phrase.values == other.values]
     # The smallest set above holds the nearest sisters.
