@@ -1,4 +1,4 @@
-"""Batches of encoded pairs in a few shapes, as arrays and as a Keras `PyDataset`."""
+"""Batches of encoded pairs in a few shapes: arrays, a `tf.data` pipeline, a Keras `PyDataset`."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
@@ -128,8 +128,40 @@ class PairBatches:
         for rows, length in self._plan(epoch):
             yield self._batch(rows, length)
 
+    def tf_data(self, epoch: int = 0) -> Any:
+        """Return a `tf.data.Dataset` of the batches, with known length, from `epoch` on.
+
+        Each full iteration is one epoch: with `model.fit(…, shuffle=False)` Keras's epoch e gets
+        `order(epoch + e)`. An iteration that stops early does not count (on JAX and PyTorch, Keras
+        looks at one batch before it trains).
+        """
+        import tensorflow as tf
+
+        def generate() -> Iterator[Batch]:
+            nonlocal epoch
+            now = epoch
+            for step, batch in enumerate(self.numpy(now), 1):
+                if step == len(self):
+                    epoch = now + 1
+                yield batch
+
+        rows = self.batch_size if self.drop_remainder else None
+
+        def spec(array: np.ndarray) -> Any:
+            return tf.TensorSpec((rows, None, *array.shape[2:]), array.dtype)
+
+        first = next(self.numpy())
+        inputs = first[0] if isinstance(first, tuple) else first
+        signature: Any = tf.nest.map_structure(spec, inputs)
+        if isinstance(first, tuple):
+            more = (tf.TensorSpec((rows, *a.shape[1:]), a.dtype) for a in first[1:])
+            signature = signature, *more
+        dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))
+        return dataset.prefetch(4) if len(self) > 8 else dataset
+
     def pydataset(self, epoch: int = 0) -> Any:
-        """Return the batches as a `keras.utils.PyDataset`.
+        """Return the batches as a `keras.utils.PyDataset`, which needs no TensorFlow.
 
         Keras's epoch e gets `order(epoch + e)`, with `fit(shuffle=True)` too. The attribute `epoch` is
         the epoch that comes next.

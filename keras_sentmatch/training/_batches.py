@@ -64,7 +64,8 @@ def fit_arguments(
     batches: Mapping[str, PairBatches], first_epoch: int = 0, validate: bool = True
 ) -> dict[str, Any]:
     """Return the data arguments of `fit`, from an epoch on."""
-    found = {"x": batches["train"].pydataset(first_epoch), "shuffle": False}
+    kind = "tf_data" if keras.config.backend() == "tensorflow" else "pydataset"
+    found = {"x": getattr(batches["train"], kind)(first_epoch), "shuffle": False}
     if validate:
-        found["validation_data"] = batches["validation"].pydataset()
+        found["validation_data"] = getattr(batches["validation"], kind)()
     return found

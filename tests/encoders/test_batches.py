@@ -166,12 +166,32 @@ def reader_of_words(*layers) -> keras.Model:
 
 
 @pytest.mark.each_backend
-@pytest.mark.parametrize(("rows", "shuffle"), [(53, True), (120, False)])
-def test_fit_sees_each_epoch_in_its_order(rows, shuffle):
-    """The running loss of a model that always says 0, a mean of squared labels, shows the order.
+@pytest.mark.parametrize("rows", [53, 200])
+def test_tf_data_gives_the_next_epoch_each_time(rows):
+    pytest.importorskip("tensorflow")
+    made = batches(rows)
+    data = made.tf_data(epoch=2)
+    assert int(data.cardinality()) == len(made)
+    for epoch in (2, 3, 4):
+        assert_equal(data, made.numpy(epoch))
+    for _ in data:  # an iteration that is left early is no epoch
+        break
+    assert_equal(data, made.numpy(5))
+    spec = batches(labels=None, drop_remainder=True).tf_data().element_spec
+    assert spec["char_ids_1"].shape.as_list() == [8, None, 5]
 
-    By default Keras shuffles the numbers of the batches that it asks for.
-    """
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "shuffle"),
+    [
+        ("pydataset", 53, True),  # Keras's default: it shuffles the numbers it asks for
+        ("pydataset", 120, False),
+        ("tf_data", 53, False),
+        ("tf_data", 120, False),  # long enough to be prefetched
+    ],
+)
+def test_fit_sees_each_epoch_in_its_order(kind, rows, shuffle):
+    """The running loss of a model that always says 0, a mean of squared labels, shows the order."""
     made = batches(rows, labels="float", features=["word_ids_1"])
     model = reader_of_words(keras.layers.Dense(1, kernel_initializer="zeros"))
     model.compile(optimizer=keras.optimizers.SGD(0.0), loss="mse")
@@ -179,12 +199,12 @@ def test_fit_sees_each_epoch_in_its_order(rows, shuffle):
     record = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda step, logs: seen.append(float(logs["loss"]))
     )
-    source = made.pydataset(epoch=2)
+    source = getattr(made, kind)(epoch=2)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*ran out of data")
         for epochs in (2, 1):  # two calls of fit, validation in between
             options = {"epochs": epochs, "shuffle": shuffle, "callbacks": [record], "verbose": 0}
-            model.fit(source, validation_data=made.pydataset(), **options)
+            model.fit(source, validation_data=getattr(made, kind)(), **options)
     want = []
     for epoch in (2, 3, 4):
         values = [dataset(rows, "float").labels[part] ** 2 for part in made.order(epoch)]
