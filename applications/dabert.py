@@ -169,7 +169,12 @@ class DABERT(BackboneModel):
         "table5_5_no_gate": {"gate": False},
         "table5_6_no_filter": {"filter_gate": False},
         "table5_7_no_regulation": {"regulation": False},
-        "literal": {"distance": "sum", "alignment": "literal", "output_mode": "replace"},
+        "as_printed": {"distance": "sum", "alignment": "literal", "output_mode": "replace"},
+    }
+    reasons = {
+        "distance": "eq 4 sums signed differences, so every query has the same order of keys",
+        "alignment": "eq 5, read literally, gives every position the same result",
+        "output_mode": "eq 7 puts the fused vector in place of BERT's, which loses the pretraining",
     }
     search_space = [
         *BACKBONES,

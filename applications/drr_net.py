@@ -230,11 +230,17 @@ class DRrNet(PairModel):
     summary_line = "stacked GRUs, and a GRU that re-reads the most important words one by one"
     presets = {
         "paper": {"pos_dim": 10, "antonym": True},  # its features: d_w = 412 with characters
+        "as_printed": {"init_projection": False, "selection": "hard", "aux_loss_weight": 0.0},
         "table6_1_no_initial_vector": {"use_initial_vector": False},
         "table6_2_no_guide_vector": {"use_guide": False},
         "table6_3_no_global_result": {"use_global": False},
         "table6_4_no_dynamic_result": {"use_dynamic": False},
         "table6_5_full": {},
+    }
+    reasons = {
+        "init_projection": "eq 6 starts the GRU from the global vector, which is wider than the GRU of Table I",
+        "selection": "eq 5 reads one word, which passes no gradient to the choice",
+        "aux_loss_weight": "no loss is printed; without one for p_h and p_v they are not classes (released code)",
     }
     search_space = [
         *WORD_MODELS,

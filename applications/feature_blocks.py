@@ -28,6 +28,7 @@ FEATURE_PRESETS: dict[str, dict[str, Any]] = {
     "sfa_no_max_pooling": _sfa(max_pooling=False),
     "sfa_no_mean_pooling": _sfa(mean_pooling=False),
     "sfa_no_selection": _sfa(selection=False),
+    "sfa_as_printed": _sfa(units="literal"),
     "residual_bigru": _sfa(gates=False, residual=True),
 }
 
@@ -108,6 +109,17 @@ class FeatureHost(PairModel):
             each=each,
         )
         return u1, u2
+
+    def departures(self) -> list[str]:
+        found = super().departures()
+        if self.feature_attention == "sfa":
+            units = {**self.block_defaults("sfa"), **(self.feature_attention_config or {})}["units"]
+            if units != "literal":
+                found.append(
+                    f"feature_attention_config.units is {units!r}, not 'literal': eq 4-8 give three "
+                    "times the parameters of Table 1"
+                )
+        return found
 
     @classmethod
     def block_defaults(cls, kind: str) -> dict[str, Any]:

@@ -193,6 +193,12 @@ class LadRaNet(BackboneModel):
     paper = "Zhang et al. 2021"
     summary_line = "BERT, phrases around each token, and a GRU that re-reads tokens and phrases"
     presets = {
+        "as_printed": {
+            "layer_weighting": "free",
+            "fuse_word": False,
+            "coverage_update": "score",
+            "clip_coverage": False,
+        },
         "table7_1_bert": {"widths": (), "steps": 0},
         "table7_2_bert_pcnn": {"steps": 0},
         "table7_3_bert_dsa": {"widths": ()},
@@ -200,6 +206,12 @@ class LadRaNet(BackboneModel):
         "table7_5_stack_gru": {"contextual": "stack_gru"},
         "table7_6_max_fusion": {"fusion": "max"},
         "table7_7_full": {},
+    }
+    reasons = {
+        "layer_weighting": "eq 9 sums the blocks with free numbers; weights that sum to 1 keep its scale",
+        "fuse_word": "eq 12 sums from r = 1; the text also reads the chosen word itself",
+        "coverage_update": "eq 14 subtracts the score; the text says attention weights",
+        "clip_coverage": "eq 14 can fall below 0, which turns the sign of a score",
     }
     search_space = [
         *BACKBONES,

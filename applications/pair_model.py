@@ -56,6 +56,7 @@ class PairModel(TrainingHooks, keras.Model):
     paper: ClassVar[str] = ""
     summary_line: ClassVar[str] = ""
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
+    reasons: ClassVar[dict[str, str]] = {}  # why an argument is not as in the preset `as_printed`
     search_space: ClassVar[list[Parameter]] = []
     pictures: ClassVar[tuple[PictureSpec, ...]] = ()
     unused: ClassVar[Collection[str]] = ()  # arguments above that would change nothing
@@ -149,6 +150,16 @@ class PairModel(TrainingHooks, keras.Model):
     def conflict(cls, arguments: Mapping[str, Any]) -> str | None:
         """Why these arguments can't go together, if they can't; a search passes over them."""
         return None
+
+    def departures(self) -> list[str]:
+        """What the arguments change against the paper's text: the place in it, and the reason."""
+        printed = self.presets.get("as_printed", {})
+        values = {name: (getattr(self, name), value) for name, value in printed.items()}
+        return [
+            f"{name} is {here!r}, not {there!r}: {self.reasons[name]}"
+            for name, (here, there) in values.items()
+            if here != there
+        ]
 
     # === Graph ===
 

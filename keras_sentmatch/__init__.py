@@ -39,6 +39,7 @@ _packages = [
     "layers",
     "metrics",
     "ops",
+    "reproduction",
     "sklearn",
     "text",
     "training",

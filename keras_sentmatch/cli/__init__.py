@@ -21,6 +21,7 @@ from keras_sentmatch.cli.export import export
 from keras_sentmatch.cli.options import Command, name_code, option, with_groups
 from keras_sentmatch.cli.predict import predict
 from keras_sentmatch.cli.report import report
+from keras_sentmatch.cli.reproduce import reproduce
 from keras_sentmatch.cli.serve import serve
 from keras_sentmatch.cli.train import train
 from keras_sentmatch.cli.tune import tune
@@ -36,7 +37,7 @@ app = typer.Typer(
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(train, tune, evaluate, calibrate, report, compare, predict, rank, mine, audit),
-    *(explain, serve, export, models),
+    *(explain, serve, export, models, reproduce),
 )
 for command in COMMANDS:
     app.command(cls=Command)(with_groups(command))

@@ -110,6 +110,14 @@ def _votes(raw: str) -> str:
     return "1" if int(k) >= 4 else "0" if int(k) <= 2 else "-"
 
 
+def _yes(raw: str) -> str:
+    return {"True": "yes", "False": "no"}.get(raw, raw)
+
+
+_HEADED, _RAGGED = table(), table(ragged=True)
+_CSV, _OWN_TABLE = table(separator=None, quoted=True), table(separator=None, quoted=None)
+
+
 def _trecqa(name: str, what: str, train: str, clean: bool) -> Format:
     """Return a format of TrecQA. Next to JSON files, which have `<num>` for numbers, XML is masked too."""
     rows = files.masked(files.trecqa_xml) if train == "train-all" else files.trecqa_xml
@@ -122,14 +130,28 @@ def _trecqa(name: str, what: str, train: str, clean: bool) -> Format:
     return Format(name, what, ANSWER, "map", tuple(layouts), "ranking", clean=splits)
 
 
+def _multinli(name: str, what: str, dev: str) -> Format:
+    """Return the format of MultiNLI with the matched or the mismatched dev part."""
+    parts = {"dev": f"dev_{dev}", "test": ""}
+    needs = ("sentence1_parse", "sentence2_parse")
+    layouts = (
+        Layout(_files("multinli_1.0_{}.jsonl", **parts), json_records),
+        Layout(_files("multinli_1.0_{}.txt", **parts), _RAGGED, "sentence1", "sentence2"),
+        Layout(
+            _files("{}.tsv", dev=f"dev_{dev}", test=f"test_{dev}"),
+            _RAGGED, "sentence1", "sentence2", "gold_label", needs=needs,
+        ),
+        Layout(_files("*mnli_{}*.tsv", **parts), _HEADED),
+    )  # fmt: skip
+    return Format(name, what, NLI, "accuracy", layouts)
+
+
 def _own(name: str, what: str, suffixes: str, rows: RowSource) -> Format:
     pattern = "|".join("{}." + suffix for suffix in suffixes.split())
     layout = Layout(_files(pattern, dev="dev|validation|valid|val"), rows)
     return Format(name, what, (), "", (layout,), task=None)
 
 
-_HEADED, _RAGGED = table(), table(ragged=True)
-_CSV, _OWN_TABLE = table(separator=None, quoted=True), table(separator=None, quoted=None)
 _MSRP = ("#1 String", "#2 String", "Quality")
 _FORMATS = (
     Format("snli", "SNLI: image captions, three-way inference", NLI, "accuracy", (
@@ -139,14 +161,11 @@ _FORMATS = (
                needs=("premise", "hypothesis"), hint=("snli",)),
         Layout(_files("s1.{}"), parallel("s2.{}", "labels.{}")),
     )),
-    Format("multinli", "MultiNLI: ten genres, three-way inference; dev matched", NLI, "accuracy", (
-        Layout(_files("multinli_1.0_{}.jsonl", dev="dev_matched", test=""), json_records),
-        Layout(_files("multinli_1.0_{}.txt", dev="dev_matched", test=""), _RAGGED,
-               "sentence1", "sentence2"),
-        Layout(_files("{}.tsv", dev="dev_matched", test="test_matched"), _RAGGED,
-               "sentence1", "sentence2", "gold_label", needs=("sentence1_parse", "sentence2_parse")),
-        Layout(_files("*mnli_{}*.tsv", dev="dev_matched", test=""), _HEADED),
+    Format("snli-hard", "SNLI-hard: test pairs whose second sentence does not tell the label", NLI, "accuracy", (
+        Layout({"test": ("snli_1.0_test_hard.jsonl",)}, json_records),
     )),
+    _multinli("multinli", "MultiNLI: ten genres, three-way inference; dev matched", "matched"),
+    _multinli("multinli-mismatched", "MultiNLI: dev of other genres (mismatched)", "mismatched"),
     Format("sick", "SICK: three-way inference, compositional", NLI, "accuracy", (
         Layout(_files("SICK_{}.txt", dev="trial", test="test_annotated"), _HEADED,
                "sentence_A", "sentence_B", "entailment_judgment"),
@@ -206,6 +225,12 @@ _FORMATS = (
     )),
     Format("paws", "PAWS: paraphrases with swapped words", PARAPHRASE, "accuracy", (
         Layout(_files("{}.tsv"), _HEADED, needs=("id", "sentence1", "sentence2"), hint=("paws",)),
+    )),
+    Format("boolq", "BoolQ: yes or no, from a passage", ("no", "yes"), "accuracy", (
+        Layout({"train": ("train.jsonl",), "validation": ("dev.jsonl", "val.jsonl")}, json_records,
+               "passage", "question", "answer", hint=("boolq",), label_of=_yes),
+        Layout(_files("{}.tsv", dev="dev|validation"), _HEADED, "passage", "question",
+               needs=("passage", "question", "label")),
     )),
     Format("breaking-nli", "Breaking NLI: one word of the premise replaced", NLI, "accuracy", (
         Layout({"test": ("bnli.jsonl",)}, json_records, keep=("category",)),

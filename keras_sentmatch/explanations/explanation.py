@@ -24,7 +24,7 @@ from keras_sentmatch.explanations._occlusion import (
     erasable,
     occlude,
 )
-from keras_sentmatch.explanations._pictures import Picture, format_short, make_pictures
+from keras_sentmatch.explanations.pictures import Picture, format_short, make_pictures
 from keras_sentmatch.inference.pairs import as_dataset
 from keras_sentmatch.version import __version__
 

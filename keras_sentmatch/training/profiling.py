@@ -22,6 +22,13 @@ def profile_model(
 ) -> dict[str, Any]:
     """Count the parameters of the model that a recipe makes, and time it on random words."""
     recipe = load_recipe(model, overrides=[*overrides, "training.teacher=[]"])
+    return profile_recipe(recipe, batch_size, length, words, classes)
+
+
+def profile_recipe(
+    recipe: Recipe, batch_size: int, length: int, words: int, classes: int
+) -> dict[str, Any]:
+    """Do what `profile_model` does, for a recipe."""
     pairs, encoder, inputs = _random_pairs(recipe, STEPS * batch_size, length, words, classes)
     network = make_model(recipe, pairs, encoder, None, None)
     inputs = {name: inputs[name] for name in network.input}

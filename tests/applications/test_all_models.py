@@ -158,3 +158,18 @@ def test_fit_flushes_denormals_only_while_it_runs():
     look()
     before, during, after = found
     assert before > 0 and during == 0 and after > 0
+
+
+@pytest.mark.parametrize("name", ["dabert", "din", "drcn", "drr_net", "ladra_net"])
+def test_departures_from_the_paper_have_reasons(name):
+    cls = get_model_class(name)
+    config = record.read()[0]["configs"][name]["arguments"]
+    assert not record.make(name, {**config, "preset": "as_printed"}).departures()
+    for argument, printed in cls.presets["as_printed"].items():
+        other = not printed if isinstance(printed, bool) else cls.arguments()[argument].default
+        other = 0.3 if other == printed else other
+        (line,) = record.make(
+            name, {**config, "preset": "as_printed", argument: other}
+        ).departures()
+        assert line.startswith(f"{argument} is {other!r}, not {printed!r}: ")
+    assert {*cls.reasons} == {*cls.presets["as_printed"]}

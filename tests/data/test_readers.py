@@ -52,6 +52,18 @@ OFFICIAL = {
         jsonl({"gold_label": "entailment", "sentence1": "a", "sentence2": ""}),
         "multinli", "validation", [("a", "", 0)], NLI,
     ),
+    "multinli_1.0_dev_mismatched.jsonl": (
+        jsonl({"gold_label": "neutral", "sentence1": "a", "sentence2": "b"}),
+        "multinli-mismatched", "validation", [("a", "b", 1)], NLI,
+    ),
+    "snli_1.0_test_hard.jsonl": (
+        jsonl({"gold_label": "neutral", "sentence1": "a", "sentence2": "b"}),
+        "snli-hard", "test", [("a", "b", 1)], NLI,
+    ),
+    "boolq/dev.jsonl": (
+        jsonl({"question": "is it", "title": "t", "answer": True, "passage": "p"}),
+        "boolq", "validation", [("p", "is it", 1)], ("no", "yes"),
+    ),
     "MNLI/dev_matched.tsv": (
         GLUE_MNLI + "0\t(a)\t(b)\ta\tb\tentailment\n", "multinli", "validation", [("a", "b", 0)], NLI,
     ),
@@ -367,7 +379,7 @@ def test_missing_paths_and_what_cannot_be_loaded(tmp_path):
         (lambda: read_pairs(tmp_path / "trian.tsv"), r"trian\.tsv. Did you mean train"),
         (lambda: read_pairs(tmp_path), "is a folder"),
         (lambda: load_pairs("snil:somewhere"), "no format 'snil'. The formats are tfds, snli"),
-        (lambda: load_pairs(tmp_path / "empty"), r"contains notes\.md.*snli, multinli, sick"),
+        (lambda: load_pairs(tmp_path / "empty"), r"contains notes\.md.*snli, snli-hard"),
         (lambda: load_pairs(f"sick:{tmp_path}"), "no file of the format 'sick'. .* SICK_train"),
         (lambda: load_pairs(bare), "have no labels. Name their column, such as sentence1='sent"),
         (lambda: load_pairs(odd), "such as .*sentence2='text_2', label='match'"),

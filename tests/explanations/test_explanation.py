@@ -15,8 +15,8 @@ from keras_sentmatch.display.colors import NIGHT_PALETTES, PALETTES, Scale, is_d
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.explanations import explain
 from keras_sentmatch.explanations._occlusion import Effect, erasable, erase
-from keras_sentmatch.explanations._pictures import format_short, make_pictures
 from keras_sentmatch.explanations.explanation import Explanation, save_overview
+from keras_sentmatch.explanations.pictures import format_short, make_pictures
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from tests.toys.matchers import NAMES, make
 
