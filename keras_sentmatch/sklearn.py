@@ -105,17 +105,16 @@ class _SentencePairEstimator(BaseEstimator):
                     f"X has {values[row, column]!r:.60} in row {row}, column {column}. Expected a "
                     "string. Fill in missing values, or leave out the row."
                 )
+        fitted = names if fitting else getattr(self, "feature_names_in_", names)
+        if names is not None and names != list(fitted):
+            raise InputError(
+                f"X has the columns {', '.join(names)}, but the estimator was fitted on "
+                f"{', '.join(fitted)}. Give these columns in this order."
+            )
         if fitting:
             self.n_features_in_ = 2
-            if names is not None:
-                self.feature_names_in_ = np.array(names, dtype=object)
-        else:
-            fitted = getattr(self, "feature_names_in_", None)
-            if names is not None and fitted is not None and names != list(fitted):
-                raise InputError(
-                    f"X has the columns {', '.join(names)}, but the estimator was fitted on "
-                    f"{', '.join(fitted)}. Give these columns in this order."
-                )
+        if fitting and names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
         return values[:, 0].tolist(), values[:, 1].tolist()
 
     def __sklearn_tags__(self) -> Any:

@@ -1,6 +1,7 @@
 """`search`: many trials of one recipe, drawn by KerasTuner, and the best of them."""
 
 import copy
+import csv
 import gc
 import importlib.util
 import logging
@@ -24,48 +25,38 @@ from keras_sentmatch.training.callbacks import monitor_of
 from keras_sentmatch.training.checks import check_recipe
 from keras_sentmatch.training.distillation import compute_teacher_targets
 from keras_sentmatch.training.encoding import EncodingCache
-from keras_sentmatch.training.lock import locked
 from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.training.resume import difference, finished_metrics, run_identity
+from keras_sentmatch.training.resume import check_identity, finished_metrics, locked, run_identity
 from keras_sentmatch.training.run import train
-from keras_sentmatch.tuning._search_report import write_report
 from keras_sentmatch.tuning._space import Configuration, SearchSpace
-from keras_sentmatch.tuning._trials import Row, TrialFolders, Trials
+from keras_sentmatch.tuning._trials import Row, Trials, write_report
 
 if TYPE_CHECKING:
     from keras_tuner.engine.trial import Trial
 
 TUNERS = ("bayesian", "random", "hyperband", "grid")
 TRIALS = 20  # for tuners that do not end by themselves
+FACTS = ("best_epoch", "epochs", "parameters", "seconds")  # columns of `trials.csv`
+SMALL_FILES = ("history.csv", "metrics.json", "recipe.toml")  # kept of every trial
 PROCESS = ("KERASTUNER_TUNER_ID", "KERASTUNER_ORACLE_IP", "KERASTUNER_ORACLE_PORT")
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class SearchResult:
-    """The result of a search.
-
-    Attributes:
-        folder: Folder of the search.
-        space: The space that was searched.
-        best: Recipe of the best trial.
-        configuration: The choices of the best trial, by parameter name.
-        score: Its score on the validation pairs.
-        objective: Name of the score.
-        trials: The rows of `trials.csv`.
-        retrained: `metrics.json` of the best recipe retrained; with several seeds `ensemble.json`.
-        interrupted: Whether Ctrl-C ended the search early.
-    """
+    """The result of `search`."""
 
     folder: Path
-    space: SearchSpace
-    best: Recipe
-    configuration: Configuration
-    score: float
-    objective: str
-    trials: list[Row]
-    retrained: dict[str, Any] | None = None
-    interrupted: bool = False
+    space: SearchSpace  # that was searched
+    best: Recipe  # of the best trial
+    configuration: Configuration  # the choices of the best trial, by parameter name
+    score: float  # of the best trial on the validation pairs
+    objective: str  # name of the score
+    trials: list[Row]  # of `trials.csv`
+    retrained: dict[str, Any] | None = (
+        None  # `metrics.json` or, with several seeds, `ensemble.json`
+    )
+    interrupted: bool = False  # by Ctrl-C
 
 
 def search(
@@ -159,7 +150,8 @@ def search(
                 f"{study.folder} already holds a search. Continue it with --resume (resume=True), "
                 "name another folder, or delete this one."
             )
-        _check_same(study.folder, then, identity)
+        if then:
+            check_identity(study.folder, then, identity, "search")
         write_json(study.folder / "search.json", identity)
         interrupted = study.run(limit, process, identity)
         result = study.result()
@@ -213,14 +205,6 @@ def _searched_space(recipe: Recipe, space: Any) -> SearchSpace:
     return found
 
 
-def _check_same(folder: Path, then: dict[str, Any], now: Mapping[str, Any]) -> None:
-    if then and (differing := difference(then, now)):
-        raise InputError(
-            f"{folder} holds another search: {'; '.join(differing)}. Give the same arguments as when "
-            "it began, or name another folder."
-        )
-
-
 @dataclass
 class _Study:
     """A search in progress."""
@@ -236,7 +220,6 @@ class _Study:
 
     def __post_init__(self) -> None:
         self.seed = self.space.base.training.seed
-        self.folders = TrialFolders(self.folder, self.seed, self.monitor)
         # Encoders read the test pairs, but no trial sees their labels.
         self.unlabeled = dict(self.splits)
         if "test" in self.splits:
@@ -262,7 +245,8 @@ class _Study:
         if process == "worker":
             log.info(f"Waiting for the chief at {address}")
             runner.oracle.get_space()  # returns when the chief is there
-            _check_same(self.folder, read_json(self.folder / "search.json"), identity)
+            then = read_json(self.folder / "search.json")
+            check_identity(self.folder, then, identity, "search")
         elif process == "chief":
             log.info(f"Chief at {address}; start the workers")
         if oracle.end_order:
@@ -283,7 +267,7 @@ class _Study:
 
     def train(self, trial: "Trial") -> float:
         """Train a trial and return its score."""
-        recipe, run = self._recipe(trial), self.folders.run(trial.trial_id)
+        recipe, run = self._recipe(trial), self._run(trial.trial_id)
         if recipe.training.teacher and self.teacher_targets is None:
             self.teacher_targets = compute_teacher_targets(
                 recipe.training, self.splits, progress=self.progress
@@ -306,10 +290,19 @@ class _Study:
                 free_memory()
         if metrics["interrupted"]:
             raise KeyboardInterrupt
-        score = self.folders.score(run, metrics)
+        name = self.monitor.removeprefix("val_")
+        score = metrics["validation"].get(name)
+        if score is None:  # the loss
+            with open(run / "history.csv", newline="", encoding="utf-8") as file:
+                row = list(csv.DictReader(file))[metrics["best_epoch"] - 1]
+            score = float(row[self.monitor])
         if not np.isfinite(score):
             raise InputError(f"{self.monitor} is {score}: the model diverged.")
-        return score
+        return float(score)
+
+    def _run(self, trial_id: str) -> Path:
+        """Return the run folder of a trial, in the folder that KerasTuner gives the trial."""
+        return self.folder / f"trial_{trial_id}" / f"seed-{self.seed}"
 
     def trial_ended(self) -> None:
         """Write the table and the best recipe, and keep only the best model."""
@@ -317,8 +310,14 @@ class _Study:
         trials.write()
         best = trials.completed[0]["trial"] if trials.completed else None
         for row in trials.rows:
-            if row["status"] != "running" and row["trial"] != best:
-                self.folders.delete_models(row["trial"])
+            run = self._run(row["trial"])
+            if row["status"] == "running" or row["trial"] == best or not run.is_dir():
+                continue
+            for path in run.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                elif path.name not in SMALL_FILES:
+                    path.unlink(missing_ok=True)
         if best is not None:
             recipe = self._recipe(self.oracle.trials[best])
             replace_file(self.folder / "best_recipe.toml", recipe.to_toml())
@@ -335,15 +334,17 @@ class _Study:
     def _row(self, trial: "Trial") -> Row:
         from keras_sentmatch.tuning._tuner import configuration
 
-        completed = trial.status == "COMPLETED"
+        completed, run = trial.status == "COMPLETED", self._run(trial.trial_id)
         chosen = configuration(self.space, trial.hyperparameters.values)
+        metrics, error = read_json(run / "metrics.json"), run.parent / "error.txt"
+        failed = not completed and error.is_file()
         return {
             "trial": trial.trial_id,
             "status": trial.status.lower(),
             "score": trial.score if completed else None,
-            **self.folders.facts(trial.trial_id),
+            **{name: metrics.get(name) for name in FACTS},
             **{name: chosen.get(name) for name in self.space.parameters},
-            "error": "" if completed else self.folders.error(trial.trial_id),
+            "error": error.read_text("utf-8").partition("\n")[0] if failed else "",
         }
 
     def trials(self) -> Trials:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.applications import PairModel, get_model_class, list_models
+from keras_sentmatch.applications import get_model_class, list_models
 from keras_sentmatch.applications.feature_blocks import FeatureHost
 from keras_sentmatch.applications.hyperparameters import Choice, LogUniform, Parameter
 from keras_sentmatch.errors import InputError
@@ -281,12 +281,8 @@ def _declared_by_model(recipe: Recipe) -> tuple[list[Parameter], Sequence[Rule],
 
 def arguments_of(recipe: Recipe) -> dict[str, Any]:
     """Return all arguments of the recipe's model: the recipe's values, else the defaults."""
-    return {**_defaults(get_model_class(recipe.name)), **recipe.model}
-
-
-def _defaults(cls: type[PairModel]) -> dict[str, Any]:
-    parameters = cls.arguments().values()
-    return {p.name: p.default for p in parameters if p.default is not p.empty}
+    parameters = get_model_class(recipe.name).arguments().values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty} | recipe.model
 
 
 def conflict_rule(recipe: Recipe) -> str | None:

@@ -70,13 +70,8 @@ def recipe_of(space: SearchSpace, trial: Trial) -> Recipe:
 class SearchOracle(keras_tuner.Oracle):
     """The common part of all oracles; stands before one of KerasTuner's among the base classes.
 
-    Args:
-        space: Configurations that it excludes count as already tried.
-        path: File of the whole state, replaced as a whole after each change.
-        seed: Seed of the draws.
-        trials: Maximum number of trials, or None.
-        on_end: Called without arguments after each trial.
-        **options: Further arguments of KerasTuner's oracle.
+    Configurations that the space excludes count as already tried. The whole state is in one file at
+    `path`, which is replaced after each change. `on_end` is called after each trial.
     """
 
     def __init__(
@@ -200,19 +195,11 @@ def make_oracle(
 class TrialTuner(BaseTuner):
     """Runs trials by a function. An error of the configuration fails the trial; others end the search.
 
-    Args:
-        oracle: The oracle of the search. In a worker, KerasTuner replaces it by a client of the chief.
-        folder: Folder of the search.
-        train: Trains a trial and returns its score.
-        is_worker: Whether this process is a worker of a chief.
+    In a worker of a chief (`is_worker`), KerasTuner replaces the oracle by a client of the chief.
     """
 
     def __init__(
-        self,
-        oracle: SearchOracle,
-        folder: Path,
-        train: Callable[[Trial], float],
-        is_worker: bool,
+        self, oracle: SearchOracle, folder: Path, train: Callable[[Trial], float], is_worker: bool
     ) -> None:
         self.train, self.is_worker = train, is_worker
         self.statuses: list[str] = []

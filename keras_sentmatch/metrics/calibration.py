@@ -21,16 +21,10 @@ _TINY = float(np.finfo("float32").tiny)  # used instead of 0, to which softmax r
 
 
 def reliability(labels: ArrayLike, probabilities: ArrayLike) -> dict[str, np.ndarray]:
-    """Return the share of right predictions by confidence, the probability of the predicted class.
+    """Return arrays with one value for each of 15 intervals of confidence, which include their upper ends.
 
-    Args:
-        labels: Integer labels, [n].
-        probabilities: Class probabilities, [n, C].
-
-    Returns:
-        Arrays by name, with one value for each of 15 intervals of [0, 1], which include their upper
-        ends: `count`, the rows in the interval; `confidence`, their mean confidence; `accuracy`, the
-        share of right predictions. Empty intervals have NaN.
+    `count` has the rows in the interval, `confidence` their mean confidence (the probability of the
+    predicted class), and `accuracy` the share of right predictions. Empty intervals have NaN.
     """
     y, p = _checked(labels, probabilities)
     bins, confidences = BINS, p.max(-1)
@@ -43,13 +37,7 @@ def reliability(labels: ArrayLike, probabilities: ArrayLike) -> dict[str, np.nda
 
 
 def expected_calibration_error(labels: ArrayLike, probabilities: ArrayLike) -> float:
-    """Return the mean gap between confidence and accuracy, weighted by the rows of each interval.
-
-    Example:
-
-    >>> round(expected_calibration_error([0, 1], [[0.75, 0.25], [0.75, 0.25]]), 6)
-    0.25
-    """
+    """Return the mean gap between confidence and accuracy, weighted by the rows of each interval."""
     table = reliability(labels, probabilities)
     gaps = np.abs(table["confidence"] - table["accuracy"])
     full = table["count"] > 0
@@ -93,11 +81,6 @@ def log_odds(
     """Return the log odds of a class (or of one class per row), float64 [n], after a temperature.
 
     They order rows as the probability does, also if the probability is rounded to 0 or 1.
-
-    Example:
-
-    >>> log_odds([[0.5, 0.5], [1e-30, 1.0], [1e-40, 1.0]], 1).round().tolist()
-    [0.0, 69.0, 92.0]
     """
     from scipy.special import logsumexp
 

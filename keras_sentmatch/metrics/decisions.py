@@ -24,20 +24,6 @@ from keras_sentmatch.metrics.scores import accuracy, columns, f1, finite, intege
 log = logging.getLogger(__name__)
 
 
-def lower_bound(right: ArrayLike, answers: ArrayLike, confidence: float = 0.95) -> np.ndarray:
-    """Return the one-sided Clopper-Pearson lower bound of a share.
-
-    Example:
-
-    >>> lower_bound(59, 59).round(3).item()
-    0.95
-    """
-    from scipy.stats import beta
-
-    hits, total = np.asarray(right), np.asarray(answers)
-    return np.where(hits > 0, beta.ppf(1 - confidence, np.maximum(hits, 1), total - hits + 1), 0.0)
-
-
 def sure_answers(
     probabilities: np.ndarray, threshold: float | None, abstain_below: Sequence[float] | None
 ) -> np.ndarray:
@@ -52,20 +38,9 @@ def sure_answers(
 def best_threshold(
     labels: ArrayLike, p_second: ArrayLike, metric: str = "accuracy", positive: int = 1
 ) -> float:
-    """Return the threshold on the probability of the second class with the best metric.
+    """Return the threshold on the probability of class 1 with the best accuracy, or F1 of `positive`.
 
     If several thresholds are equally good, return the one nearest to 0.5.
-
-    Args:
-        labels: 0 or 1, [n].
-        p_second: Probability of class 1, [n]. Above the threshold, class 1 is predicted.
-        metric: `"accuracy"` or `"f1"`.
-        positive: The class of F1.
-
-    Example:
-
-    >>> best_threshold([0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4])
-    0.25
     """
     if metric not in ("accuracy", "f1"):
         raise InputError(f"metric={metric!r} is unknown. Expected accuracy or f1.")
@@ -101,29 +76,15 @@ def find_cut(
     confidence: float = 0.95,
     lowest: float = 0.0,
 ) -> dict[str, Any]:
-    """Return the threshold on scores that reaches a precision or a recall.
+    """Return the threshold on scores that reaches a precision (the lowest) or a recall (the highest).
 
-    Args:
-        labels: Whether each prediction is right (for a recall: whether each pair has the label), [n].
-        scores: Score of the label, [n].
-        wanted: The share that `lower_bound` must reach.
-        goal: `"precision"` finds the lowest threshold that reaches it, `"recall"` the highest.
-        name: The label, for the error message.
-        confidence: Confidence of the bound.
-        lowest: The lowest possible score.
-
-    Returns:
-        `threshold`, and for the pairs above it `answers`, `right`, `precision` and `lower_bound`;
-        for a recall also `recall`.
-
-    Raises:
-        InputError: If no threshold reaches the share. The message names the best.
-
-    Example:
-
-    >>> find_cut([1] * 70 + [0] * 30, [0.9] * 70 + [0.2] * 30, 0.95)["threshold"]
-    0.55
+    `labels` says whether each prediction is right (for a recall: whether each pair has the label).
+    The share must be reached by the one-sided Clopper-Pearson lower bound. Returns `threshold`, and
+    for the pairs above it `answers`, `right`, `precision` and `lower_bound`; for a recall also
+    `recall`. Raises `InputError` if no threshold reaches the share; the message names the best.
     """
+    from scipy.stats import beta
+
     y, p = np.asarray(labels, dtype=int), np.asarray(scores, "float64")
     order = np.argsort(-p, kind="stable")
     p, hits = p[order], np.cumsum(y[order])
@@ -133,7 +94,7 @@ def find_cut(
     last = np.flatnonzero((middles < p) & (middles > below))
     right, answers = hits[last], last + 1
     totals = np.full(len(last), y.sum()) if goal == "recall" else answers
-    bounds = lower_bound(right, totals, confidence)
+    bounds = beta.ppf(1 - confidence, np.maximum(right, 1), totals - right + 1) * (right > 0)
     reached = np.flatnonzero(bounds >= wanted)
     if not len(reached):
         closest = "No pair is predicted to have it"
@@ -170,9 +131,7 @@ class Goal:
         goals = ("threshold", "precision", "recall")
         given = [argument(name) for name in goals if getattr(self, name) is not None]
         if len(given) > 1:
-            raise InputError(
-                f"{' and '.join(given)} exclude each other, as each sets thresholds. Use one of them."
-            )
+            raise InputError(f"{' and '.join(given)} exclude each other. Use one of them.")
         for name in ("precision", "recall", "confidence"):
             share = getattr(self, name)
             if share is not None and not 0 < share < 1:
@@ -225,23 +184,9 @@ def calibrate_predictions(
     *,
     temperature: bool = True,
 ) -> dict[str, Any]:
-    """Fit a temperature and thresholds, and measure their effect.
+    """Fit a temperature and thresholds to `[n, C]` probabilities, and measure their effect.
 
-    Args:
-        labels: Integer labels, [n], of pairs that the model was not trained on.
-        probabilities: Class probabilities of the model, [n, C].
-        names: Names of the labels.
-        goal: The goal of the thresholds. By default the most probable class is predicted.
-        temperature: Whether to fit a temperature; otherwise it is 1.
-
-    Returns:
-        What `Matcher.calibrate` returns.
-
-    Example:
-
-    >>> report = calibrate_predictions([0, 0, 0, 1], [[0.9, 0.1]] * 4, ["no", "yes"])
-    >>> round(report["before"]["ece"], 2), round(report["after"]["ece"], 2)
-    (0.15, 0.0)
+    The pairs must not be those that the model was trained on. Returns what `Matcher.calibrate` returns.
     """
     goal.check(names)
     y, raw = np.asarray(labels), np.asarray(probabilities)

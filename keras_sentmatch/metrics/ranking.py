@@ -61,13 +61,7 @@ def mean_reciprocal_rank(
 
 
 def ranking_counts(y: ArrayLike, groups: Sequence[str] | ArrayLike) -> dict[str, int]:
-    """Count questions, and questions without a positive or without a negative candidate.
-
-    Example:
-
-    >>> ranking_counts([1, 0, 0], ["a", "a", "b"])
-    {'questions': 2, 'without_positive': 1, 'without_negative': 0}
-    """
+    """Count questions, and questions without a positive or without a negative candidate."""
     labels, questions = columns(y=y, groups=groups)
     _, index = np.unique(questions, return_inverse=True)
     rows = np.bincount(index)

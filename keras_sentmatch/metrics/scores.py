@@ -37,11 +37,6 @@ def positive_class(names: Sequence[str], labels: ArrayLike | None = None) -> int
     """Return which of two labels is of interest: the one called yes, match, … or else the rarer one.
 
     Without labels, or if both are equally frequent, it is the second one.
-
-    Example:
-
-    >>> positive_class(["match", "other"]), positive_class(["a", "b"], [0, 1, 1])
-    (0, 0)
     """
     named = [place for place, name in enumerate(names) if name.lower() in POSITIVE]
     if len(named) == 1:

@@ -31,15 +31,11 @@ def init_from(
     train: PairDataset,
     folder: str,
 ) -> None:
-    """Give a new model the weights of the run in `folder`.
+    """Give a new model the weights of the run in `folder`; refuse an ensemble and a run that does not fit.
 
     Words and characters are matched by name; those that the run does not have keep the weights of
     `model`. The last layer stays new if the run has other labels, and so do the weights that
     `PairModel.own_weights` names. A hybrid may begin with a run of RE2.
-
-    Raises:
-        InputError: The folder is no run or an ensemble, its run has another model or other word
-            vectors.
     """
     where = f"training.init is {folder}"
     if len(members_of(Path(folder))) > 1:
@@ -60,30 +56,29 @@ def init_from(
     if names != run.label_names and hasattr(model, "logits"):
         fresh = {id(variable) for variable in model.logits.variables}
     of_classes = model.output_shape[-1], old.output_shape[-1]
-    copied, kept = 0, len(model.weights) - len(weights)
+    kept = len(model.weights) - len(weights)
     if len(weights) != len(given_weights):
         raise _other_form(where, model, old)
     for new, given in zip(weights, given_weights):
+        for_labels = of_classes == (new.shape[-1], given.shape[-1])
         if id(new) in fresh:
             kept += 1
-            continue
-        if id(new) in rows and new.shape[1:] == given.shape[1:]:
+        elif id(new) in rows and new.shape[1:] == given.shape[1:]:
             to, source = rows[id(new)]
             value = np.array(ops.convert_to_numpy(new))
             value[to] = ops.convert_to_numpy(given)[source]
             new.assign(value)
         elif new.shape == given.shape:
             new.assign(given)
-        elif of_classes == (new.shape[-1], given.shape[-1]) and new.shape[:-1] == given.shape[:-1]:
+        elif for_labels and new.shape[:-1] == given.shape[:-1]:
             kept += 1  # a last layer for other labels
-            continue
         else:
             raise _other_form(where, model, old)
-        copied += 1
     known = ""
     if tables := word_tables(model):
         found = len(rows[id(tables[0])][0]) - 2
         known = f" with {found:,} of {encoder.vocabulary_size:,} words"
+    copied = len(model.weights) - kept
     log.info(f"starting from {folder}: {copied} weights{known}; {kept} are new")
 
 

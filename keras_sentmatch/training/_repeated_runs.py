@@ -43,8 +43,8 @@ def train_ensemble(
     Returns:
         The ensemble, and the content of `ensemble.json`: the trained `seeds`, whether Ctrl-C ended
         the training early (`interrupted`), and for each labeled split the metrics of each seed
-        (`members`), their `mean`, `sd` (of the sample; absent for one seed), and those of the
-        `ensemble`.
+        (`members`), their `mean`, `sd` (of the sample) and `standard_error` (both absent for one
+        seed), and those of the `ensemble`.
 
     Raises:
         InputError: `seeds` is empty or names a seed twice, or `train` refuses the arguments.
@@ -161,27 +161,21 @@ def cross_validate(
         "rows": len(pairs),
         "folds": folds,
         "seed": recipe.training.seed,
-        "test": _with_error([metrics["test"] for metrics in found]),
+        "test": spread([metrics["test"] for metrics in found]),
     }
     if all("baseline" in metrics for metrics in found):
-        report["baseline"] = _with_error([metrics["baseline"]["test"] for metrics in found])
+        report["baseline"] = spread([metrics["baseline"]["test"] for metrics in found])
     report["seconds"] = round(time.perf_counter() - start, 1)
     write_json(out / "crossval.json", report)
     return report
 
 
 def spread(members: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the metrics of several runs, their means, and for several runs standard deviations."""
+    """Return the metrics of runs, their means, and for several runs standard deviations and errors."""
     names = [n for n in members[0] if all(isinstance(m.get(n), float) for m in members)]
-    values = {name: [member[name] for member in members] for name in names}
-    means = {name: float(np.mean(v)) for name, v in values.items()}
-    spread: dict[str, Any] = {"members": members, "mean": means}
-    if len(members) > 1:
-        spread["sd"] = {name: float(np.std(v, ddof=1)) for name, v in values.items()}
-    return spread
-
-
-def _with_error(members: list[dict[str, Any]]) -> dict[str, Any]:
-    found = spread(members)
-    root = np.sqrt(len(members))
-    return {**found, "standard_error": {n: float(sd / root) for n, sd in found["sd"].items()}}
+    values = {name: np.array([member[name] for member in members]) for name in names}
+    found = {"members": members, "mean": {name: float(v.mean()) for name, v in values.items()}}
+    if (count := len(members)) > 1:
+        found["sd"] = {name: float(v.std(ddof=1)) for name, v in values.items()}
+        found["standard_error"] = {name: sd / count**0.5 for name, sd in found["sd"].items()}
+    return found

@@ -13,11 +13,11 @@ import numpy as np
 from keras_sentmatch.applications import PairModel
 from keras_sentmatch.data.dataset import numbered
 from keras_sentmatch.encoders import PairBatches, PairEncoder
+from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.inference.learned import LearnedPairs, also_learned, pair_keys
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.training import resume
-from keras_sentmatch.training._batches import examples, fit_arguments, make_batches
 from keras_sentmatch.training._model import Build, make_model
 from keras_sentmatch.training.callbacks import make_callbacks, monitor_of, progress_callback
 from keras_sentmatch.training.encoding import EncodingCache, FittedEncoder
@@ -69,8 +69,7 @@ class Run:
         """Build the model and its batches, and find the weights that `fit` does not train."""
         encoder, _, coverage = self.fitted
         self.model = self._new_model()
-        training = self.recipe.training
-        self.batches = make_batches(self.data, encoder, self.model, training, self.encodings)
+        self.make_batches()
         self.sentences = str(encoder.report)
         words = f"{encoder.vocabulary_size:,} words and pieces in the vocabulary"
         for note in (words, self.sentences, coverage):
@@ -79,12 +78,47 @@ class Run:
             known = encoder.vocabulary.words
             self.chosen |= self.model.before_fit(known, self._examples, self._chosen_by_folds)
 
+    def make_batches(self) -> None:
+        """Encode the training and validation pairs, and divide them into batches."""
+        training, encoder, data = self.recipe.training, self.fitted.encoder, self.data
+        # XLA compiles a step for every length, which costs more than to pad validation pairs.
+        compiled = keras.config.backend() == "jax"
+        buckets = training.length_buckets, 2 if compiled else encoder.max_length
+        self.batches = {
+            role: PairBatches(
+                pairs,
+                encoder,
+                batch_size=training.batch_size,
+                shuffle=role == "train",
+                seed=training.seed,
+                bucket_lengths=lengths,
+                features=list(self.model.input),
+                targets=data.targets.get(role),
+                weights=data.weights("train") if role == "train" else None,
+                encoded=self.encodings.encoded(pairs, encoder),
+            )
+            for role, lengths, pairs in zip(
+                ("train", "validation"), buckets, (data.train, data.validation)
+            )
+        }
+
     def _new_model(self) -> keras.Model:
         encoder, vectors, _ = self.fitted
         return make_model(self.recipe, self.data.train, encoder, vectors, self.build)
 
     def _examples(self, role: str) -> Any:
-        return examples(self.data, role, self.fitted.encoder, self.model, self.encodings)
+        """Return inputs in batches of similar length, with labels and weights in that order."""
+        pairs, encoder = getattr(self.data, role), self.fitted.encoder
+        encoded, weights = self.encodings.encoded(pairs, encoder), self.data.weights(role)
+        batches, order = [], []
+        for rows, _, length in prediction_batches(
+            encoded.lengths.max(axis=1), 256, encoder.max_length
+        ):
+            arrays = encoded.arrays(rows, length)
+            batches.append({name: arrays[name] for name in self.model.input})
+            order.append(rows)
+        rows = np.concatenate(order)
+        return batches, np.asarray(pairs.labels)[rows], None if weights is None else weights[rows]
 
     @property
     def _chosen_by_folds(self) -> dict[str, float]:
@@ -130,8 +164,13 @@ class Run:
                 checkpoint = resume.Checkpoint(
                     self.folder, self.identity, history, callbacks, state
                 )
+                # A PyDataset needs no TensorFlow.
+                kind = "tf_data" if keras.config.backend() == "tensorflow" else "pydataset"
+                validation = getattr(self.batches["validation"], kind)()
                 self.model.fit(
-                    **fit_arguments(self.batches, done, validate=not to_the_end),
+                    getattr(self.batches["train"], kind)(done),
+                    validation_data=None if to_the_end else validation,
+                    shuffle=False,
                     initial_epoch=done,
                     epochs=self.epochs,
                     callbacks=[*callbacks, history, checkpoint],
@@ -198,13 +237,12 @@ class Run:
         return matcher
 
     def _learned(self) -> LearnedPairs:
-        learned = LearnedPairs(pair_keys(self.data.labeled))
+        keys = pair_keys(self.data.labeled)
+        learned = LearnedPairs(keys)
         if self.folds is not None:
-            pairs = self.folds.pairs
+            pairs, scores = self.folds.pairs, self.folds.scores
             groups = None if pairs.task != "ranking" else numbered(pairs.groups or ())
-            learned = replace(
-                learned, scores=self.folds.scores, labels=np.asarray(pairs.labels), groups=groups
-            )
+            learned = LearnedPairs(keys, scores, np.asarray(pairs.labels), groups)
         training = self.recipe.training
         runs = [*training.teacher, *([training.first_run] if training.first_run else [])]
         folders = [member for run in runs for member in members_of(Path(run))]

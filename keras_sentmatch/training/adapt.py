@@ -30,7 +30,7 @@ FEW_TO_LEARN = 1000  # with no more training pairs, beginning with the built-in 
 def sizes_for(pairs: int) -> dict[str, int]:
     """Return epochs, patience and batch size for a number of training pairs."""
     batch_size = 32 if pairs < SMALL else 64
-    epochs = min(max(math.ceil(UPDATES / math.ceil(pairs / batch_size)), EPOCHS[0]), EPOCHS[1])
+    epochs = int(np.clip(math.ceil(UPDATES / math.ceil(pairs / batch_size)), *EPOCHS))
     return {"epochs": epochs, "patience": math.ceil(epochs / 5), "batch_size": batch_size}
 
 
@@ -52,9 +52,8 @@ def fits_similarity(recipe: Recipe, train: PairDataset) -> bool:
         return False
     if not is_packaged(Path(SIMILARITY)):
         return False  # a folder of this name has priority
-    if source == "auto":
-        return english_share(count_tokens(recipe, [train])) >= ENGLISH
-    return source == "table"
+    english = source == "auto" and english_share(count_tokens(recipe, [train])) >= ENGLISH
+    return english or source == "table"
 
 
 def adapted(
@@ -109,16 +108,14 @@ def adapted(
 
 def why_no_folds(pairs: PairDataset, folds: int, seed: int) -> str:
     """Explain why the pairs cannot be split into this many folds; an empty string if they can."""
-    labels = np.asarray(pairs.labels)
+    labels, least, what = np.asarray(pairs.labels), len(pairs), "pairs"
     if pairs.task == "classification":
-        least = np.bincount(labels).min()
+        least, what = np.bincount(labels).min(), "pairs of some class"
     elif pairs.task == "ranking":
-        least = len({group for group, label in zip(pairs.groups or (), labels) if label == 1})
-    else:
-        least = len(pairs)
-    what = {"classification": "pairs of some class", "ranking": "questions with a right answer"}
+        answered = {group for group, label in zip(pairs.groups or (), labels) if label == 1}
+        least, what = len(answered), "questions with a right answer"
     if least < folds:
-        return f"there are only {least} {what.get(pairs.task, 'pairs')}"
+        return f"there are only {least} {what}"
     try:
         part = part_numbers(pairs, [1 / folds] * folds, seed=seed)
     except InputError:

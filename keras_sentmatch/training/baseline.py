@@ -28,14 +28,10 @@ def bag_of_words_baseline(
 ) -> dict[str, dict[str, Any]]:
     """Train a linear model that sees which words occur, but neither their order nor their meaning.
 
-    Its features are the count of each word in sentence 1 and in sentence 2, whether the word is in
-    both, and the share of each sentence's words that the other sentence has, scaled to a standard
-    deviation of 1. The model is scikit-learn's logistic regression (ridge regression for scores);
-    validation pairs choose the strength of its regularization. It gives the same results on every
-    backend. What a matcher scores above this baseline is due to more than vocabulary.
-    With `sees="sentence2"` it sees the words of sentence 2 only; in natural language inference a
-    score above chance then shows how the data was made. With `sees="overlap"` it sees the two
-    shares only.
+    It is logistic regression (ridge regression for scores) on the count of each word in sentence 1
+    and in sentence 2, whether it is in both, and the share of each sentence's words that the other
+    one has, with a standard deviation of 1. Validation pairs choose the regularization. With
+    `sees="sentence2"` it sees sentence 2 only, with `sees="overlap"` the two shares only.
     """
     for dataset, role in ((train, "training"), (validation, "validation")):
         if dataset.labels is None or not len(dataset):
@@ -62,11 +58,7 @@ def bag_of_words_baseline(
     by_class, right = class_weights(train, class_weight), np.asarray(validation.labels)
     features = word_features(tokens, vectorizer, scale)
     weights, bias, _ = solve_linear(
-        (
-            features,
-            np.asarray(train.labels),
-            pair_weights(train, by_class),
-        ),
+        (features, np.asarray(train.labels), pair_weights(train, by_class)),
         (inputs["validation"], right, None if by_class is None else by_class[right]),
         classes,
     )

@@ -1,6 +1,5 @@
 """The callbacks of a run: Keras's own, the task's metrics, and the progress display."""
 
-import importlib.util
 import math
 import time
 from pathlib import Path
@@ -9,15 +8,10 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.metrics.evaluation import PRIMARY
 from keras_sentmatch.training.config import MONITORS, TrainingConfig, f1_label
 from keras_sentmatch.training.resume import best_weights, save_weights
 
@@ -36,21 +30,24 @@ def monitor_of(task: str, monitor: str = "auto") -> tuple[str, str]:
     return name, "min" if name in LOWER_IS_BETTER else "max"
 
 
+def figure_of(monitor: str, task: str) -> str:
+    """Return the metric that a run is judged by: the monitored one, or the primary for a loss."""
+    name = monitor.removeprefix("val_")
+    return PRIMARY[task] if name == "loss" else name
+
+
 class TaskMetrics(keras.callbacks.Callback):
     """Add the task's validation metrics to the logs: `val_map`, `val_pearson`, ….
 
-    Ranking metrics and correlations cannot be averaged over batches, so this predicts the whole
-    validation set. Must come before the callbacks that read the metrics. Values that `fit` has
-    logged stay.
+    They cannot be averaged over batches, so this predicts the whole validation set. Must come
+    before the callbacks that read the metrics. Values that `fit` has logged stay.
     """
 
     def __init__(
         self, dataset: "PairDataset", batches: "PairBatches", f1_of: str | None = None
     ) -> None:
         super().__init__()
-        self.dataset = dataset
-        self.batches = batches
-        self.f1_of = f1_of
+        self.dataset, self.batches, self.f1_of = dataset, batches, f1_of
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is None:
@@ -62,12 +59,10 @@ class TaskMetrics(keras.callbacks.Callback):
 
     def predict(self) -> np.ndarray:
         """Return the model's outputs in the order of the dataset's rows."""
-        order = self.batches.order(0)
         outputs = [self.model.predict_on_batch(x) for x, *_ in self.batches.numpy(0)]
-        rows = np.concatenate(order)
         stacked = np.concatenate(outputs)
         in_order = np.empty_like(stacked)
-        in_order[rows] = stacked
+        in_order[np.concatenate(self.batches.order(0))] = stacked
         return in_order
 
 
@@ -78,11 +73,9 @@ class BestWeights(keras.callbacks.Callback):
 
     def __init__(self, folder: Path, monitor: str, mode: str, every_epoch: bool = False) -> None:
         super().__init__()
-        self.folder = folder
-        self.monitor = monitor
+        self.folder, self.monitor, self.every_epoch = folder, monitor, every_epoch
         self.sign = 1 if mode == "max" else -1
         self.best: float | None = None
-        self.every_epoch = every_epoch
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         value = float((logs or {})[self.monitor])
@@ -108,8 +101,7 @@ class EpochLines(keras.callbacks.Callback):
 
     def __init__(self, console: Console, monitor: str, mode: str) -> None:
         super().__init__()
-        self.console = console
-        self.monitor = monitor
+        self.console, self.monitor = console, monitor
         self.sign = 1 if mode == "max" else -1
         self.best = -np.inf
         self.start = self.measured_from = 0.0
@@ -185,8 +177,8 @@ def make_callbacks(
 ) -> list[keras.callbacks.Callback]:
     """Return the callbacks of a run, in the order in which they must see the logs.
 
-    They write the best weights, `history.csv`, and on TensorFlow `logs/` for TensorBoard. With
-    `to_the_end`, nothing is validated and the weights of the last epoch are kept.
+    They write the best weights and `history.csv`. With `to_the_end`, nothing is validated and the
+    weights of the last epoch are kept.
     """
     callbacks: list[keras.callbacks.Callback] = []
     if not to_the_end and (monitor not in BY_KERAS or validation.task == "ranking"):
@@ -201,12 +193,9 @@ def make_callbacks(
             )
         )
     if not to_the_end:
-        in_epochs = math.ceil(training.patience_batches / steps)
-        patience = in_epochs or training.patience
+        patience = math.ceil(training.patience_batches / steps) or training.patience
         callbacks.append(keras.callbacks.EarlyStopping(monitor, mode=mode, patience=patience))
     callbacks.append(keras.callbacks.CSVLogger(folder / "history.csv", append=resumed))
-    if keras.config.backend() == "tensorflow" and importlib.util.find_spec("tensorboard"):
-        callbacks.append(keras.callbacks.TensorBoard(str(folder / "logs"), write_graph=False))
     return callbacks
 
 

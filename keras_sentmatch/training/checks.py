@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from keras_sentmatch import applications
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError, wording
-from keras_sentmatch.metrics.ranking import ranking_counts
 from keras_sentmatch.training.config import CLASS_F1, MONITORS, TrainingConfig, did_you_mean
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.training_data import Splits
@@ -69,11 +70,10 @@ def _check_questions(train: PairDataset, validation: PairDataset) -> None:
     if validation.labels is None or validation.groups is None:
         how = wording("PairDataset(groups=…)", "--columns FIRST,SECOND,LABEL,QUESTION")
         raise InputError(f"Ranking needs the question of each pair. Give it with {how}.")
-    counts = ranking_counts(validation.labels, validation.groups)
-    if counts["without_positive"] == counts["questions"]:
+    if not (np.asarray(validation.labels) == 1).any():
         raise InputError(
-            f"None of the {counts['questions']} validation questions has a right answer, so no "
-            "epoch can be chosen. Use other questions for validation."
+            f"None of the {len(set(validation.groups))} validation questions has a right answer, so "
+            "no epoch can be chosen. Use other questions for validation."
         )
 
 

@@ -61,7 +61,10 @@ class DistillationLoss(keras.losses.Loss):
             soft = ops.square(y_pred - teacher)[:, 0]
         else:
             log_p = log_of(y_pred)
-            hard = cross_entropy(label, log_p)
+            named = ops.cast(
+                ops.equal(label, ops.arange(log_p.shape[-1], dtype=label.dtype)), log_p.dtype
+            )
+            hard = -ops.sum(named * log_p, axis=-1)
             p, t = (ops.log_softmax(x / self.temperature) for x in (log_p, log_of(teacher)))
             soft = self.temperature**2 * ops.sum(ops.exp(t) * (t - p), axis=-1)
         return (1 - self.weight) * hard + self.weight * soft
@@ -117,11 +120,17 @@ def compute_teacher_targets(
     teachers = []
     for name in settings.teacher:
         for folder in members_of(Path(name)):
-            teachers.append(Matcher.load(folder))
-            check_teacher(folder, teachers[-1], train)
+            teachers.append(teacher := Matcher.load(folder))
+            taught, asked = (set(names or ()) for names in (teacher.label_names, train.label_names))
+            if taught != asked:
+                one, two = (", ".join(sorted(x)) if x else "scores" for x in (taught, asked))
+                raise InputError(
+                    f"The teacher {folder} predicts {one}, but the training pairs have {two}. Name a "
+                    "run trained on the same labels."
+                )
     targets = {}
     for role in ("train", "validation"):
-        predictions = _predict(teachers, splits[role], train.label_names, role, progress)
+        predictions = _predict(teachers, splits[role], role, progress)
         columns = [np.asarray(splits[role].labels), predictions]
         targets[role] = np.column_stack(columns).astype("float32")
     facts = {
@@ -143,30 +152,16 @@ def with_labels(targets: np.ndarray, more: PairDataset) -> np.ndarray:
     return np.concatenate([targets, np.column_stack([labels, answers])]).astype("float32")
 
 
-def check_teacher(folder: Path, teacher: Matcher, train: PairDataset) -> None:
-    """Refuse a teacher with other labels than the pairs."""
-    taught, asked = (set(names or ()) for names in (teacher.label_names, train.label_names))
-    if taught != asked:
-        one, other = (", ".join(sorted(names)) if names else "scores" for names in (taught, asked))
-        raise InputError(
-            f"The teacher {folder} predicts {one}, but the training pairs have {other}. Name a run "
-            "trained on the same labels."
-        )
-
-
 def _described(teacher: Matcher) -> str:
     info = teacher.info
     return f"{info.get('model', teacher.model.name)} on {info.get('data') or 'own data'}, seed {info.get('seed')}"
 
 
 def _predict(
-    teachers: Sequence[Matcher],
-    pairs: PairDataset,
-    label_names: Sequence[str] | None,
-    role: str,
-    progress: bool,
+    teachers: Sequence[Matcher], pairs: PairDataset, role: str, progress: bool
 ) -> np.ndarray:
-    """Return mean probabilities in the order of `label_names`, or mean scores, `[N, C]`."""
+    """Return mean probabilities in the order of the pairs' labels, or mean scores, `[N, C]`."""
+    label_names = pairs.label_names
     sums = np.zeros((len(pairs), len(label_names or ("score",))))
     total, done = len(pairs) * len(teachers), 0
     with progress_bar(f"The teacher predicts {role} pairs", total, progress) as show:
@@ -181,13 +176,6 @@ def _predict(
                 sums[rows] += answers
                 show(done := done + len(rows))
     return sums / len(teachers)
-
-
-def cross_entropy(labels: Any, log_p: Any) -> Any:
-    """`[B]` from class numbers `[B, 1]` and log-probabilities `[B, C]`."""
-    numbers = ops.arange(log_p.shape[-1], dtype=labels.dtype)
-    named = ops.cast(ops.equal(labels, numbers), log_p.dtype)
-    return -ops.sum(named * log_p, axis=-1)
 
 
 def log_of(p: Any) -> Any:

@@ -56,26 +56,23 @@ def fit_encoder(recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder
 
 def count_tokens(recipe: Recipe, datasets: Sequence[PairDataset]) -> Counter[str]:
     """Count the tokens of all sentences, as the recipe's encoder splits them."""
-    options = recipe.encoder.values()
+    options, found = recipe.encoder.values(), Counter[str]()
     tokenize = Tokenizer(options.get("tokenizer", "words"), options.get("lowercase", True))
-    return Counter(
-        token
-        for dataset in datasets
-        for side in (dataset.sentence1, dataset.sentence2)
-        for sentence in side
-        for token in tokenize(sentence)
-    )
+    for dataset in datasets:
+        for sentence in (*dataset.sentence1, *dataset.sentence2):
+            found.update(tokenize(sentence))
+    return found
 
 
 def trains_vectors(recipe: Recipe) -> bool | None:
     """Return whether the model trains its word vectors; None if it has no such argument."""
-    default = True
+    name, default = "trainable_embedding", True
     if recipe.name in applications.list_models():
         arguments = applications.get_model_class(recipe.name).arguments()
-        if "trainable_embedding" not in arguments:
+        if name not in arguments:
             return None
-        default = arguments["trainable_embedding"].default
-    return bool(recipe.model.get("trainable_embedding", default))
+        default = arguments[name].default
+    return bool(recipe.model.get(name, default))
 
 
 class EncodingCache:

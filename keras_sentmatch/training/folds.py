@@ -4,7 +4,7 @@ import contextlib
 import csv
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,8 @@ from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.safety import read_arrays
 from keras_sentmatch.training.adapt import adapted, why_no_folds
-from keras_sentmatch.training.callbacks import monitor_of
+from keras_sentmatch.training.callbacks import figure_of, monitor_of
 from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.training.results import figure_of
 from keras_sentmatch.training.resume import (
     check_identity,
     finished_metrics,
@@ -32,6 +31,7 @@ FOLDER = "folds"  # in the run folder: a run per fold
 SCORES = "scores.npz"  # of the pairs that a fold did not learn from
 KEPT = ("metrics.json", "history.csv", "matcher.json", SCORES)  # of a finished fold
 VALIDATION = 0.1  # share of the pairs to train on that chooses the best epoch
+ROLES = ("train", "validation")
 SEED = 0  # of the folds of a cross-validation, so that all models share them
 log = logging.getLogger(__name__)
 Train = Callable[..., Any]  # `train`, which folds call and cannot import
@@ -60,9 +60,7 @@ def train_folds(
 
     Finished folds are kept, and an unfinished one continues if `resume` is among the options. The
     scores of the split `scored` are kept in the file `SCORES`; the model of a fold is deleted.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C in a fold. The finished folds are kept.
+    Ctrl-C raises `KeyboardInterrupt`.
     """
     found = []
     for number, (splits, folder) in enumerate(zip(folds, folders), 1):
@@ -129,11 +127,8 @@ def choose_epochs(
         raise InputError(f"training.folds is {count}, but {why}. Set it to 0, or give more pairs.")
     part = part_numbers(pairs, [1 / count] * count, seed=seed)
     parts = [
-        {
-            "train": pairs.select(part != number, split="train"),
-            "validation": pairs.select(part == number, split="validation"),
-        }
-        for number in range(count)
+        {role: pairs.select((part == n) == (role != "train"), split=role) for role in ROLES}
+        for n in range(count)
     ]
     folders = [folder / FOLDER / str(number) for number in range(1, count + 1)]
     recipe = recipe.with_training(folds=0)
@@ -146,7 +141,11 @@ def choose_epochs(
     log.info(f"{count} folds: {epochs} epochs are best; training on all {len(pairs):,} pairs")
     baseline = None
     if all("baseline" in run for run in runs):
-        baseline = {"validation": _mean([run["baseline"]["validation"] for run in runs])}
+        each = [run["baseline"]["validation"] for run in runs]
+        names = [n for n in each[0] if all(isinstance(one.get(n), float) for one in each)]
+        mean = {name: float(np.mean([one[name] for one in each])) for name in names}
+        rows = sum(one["rows"] for one in each)
+        baseline = {"validation": {**mean, "rows": rows, "primary": each[0]["primary"]}}
     means: dict[str, Any] = {"linear_strength": np.median, "network_share": np.mean}
     chosen = {
         name: float(mean_of(values))
@@ -168,14 +167,6 @@ def _best_epochs(folders: Sequence[Path], monitor: str, mode: str) -> int:
     longest = max(map(len, curves))
     mean = np.mean([curve + curve[-1:] * (longest - len(curve)) for curve in curves], axis=0)
     return 1 + int(np.nanargmax(mean) if mode == "max" else np.nanargmin(mean))
-
-
-def _mean(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the means of metrics, and the sum of their rows."""
-    first = parts[0]
-    names = [n for n in first if all(isinstance(p.get(n), float) for p in parts)]
-    found = {name: float(np.mean([p[name] for p in parts])) for name in names}
-    return {**found, "rows": sum(p["rows"] for p in parts), "primary": first["primary"]}
 
 
 # === Cross-validation: every pair is a test pair once ===

@@ -91,15 +91,13 @@ class Recipe:
     def to_toml(self) -> str:
         """Return the recipe as TOML, with every default; `load_recipe(name, file=…)` reads it back."""
         tables = {table: values for table, values in self.tables().items() if values}
-        for key, value in self.model.items():
-            try:
-                tomli_w.dumps({key: value})
-            except TypeError as error:
-                raise InputError(
-                    f"model.{key} is {value!r}, which TOML cannot hold. Expected a string, a number, "
-                    "true/false, or a list or table of these. Leave it out for its default."
-                ) from error
-        return tomli_w.dumps({"name": self.name, **tables})
+        try:
+            return tomli_w.dumps({"name": self.name, **tables})
+        except TypeError as error:
+            raise InputError(
+                f"TOML cannot hold a value of {self.model!r}. Expected strings, numbers, true/false, "
+                "and lists or tables of these. Leave an argument out for its default."
+            ) from error
 
     def with_training(self, **values: Any) -> "Recipe":
         """Return a copy with other values in `[training]`."""
@@ -109,28 +107,23 @@ class Recipe:
         training, backbone = self.training, self.model.get("backbone")
         if training.schedule != "constant" and training.plateau_factor < 1:
             yield (
-                f"training.schedule is {training.schedule!r} and training.plateau_factor is "
-                f"{training.plateau_factor}, but only one of them can set the learning rate. Set "
-                'training.plateau_factor=1 or training.schedule="constant".'
+                f"training.plateau_factor is {training.plateau_factor}, but training.schedule "
+                f"{training.schedule!r} sets the learning rate too. Set training.plateau_factor=1 or "
+                'training.schedule="constant".'
             )
         if training.clipnorm and training.global_clipnorm:
-            yield (
-                f"training.clipnorm is {training.clipnorm} and training.global_clipnorm is "
-                f"{training.global_clipnorm}, but only one of them can clip. Set one of them to 0."
-            )
+            yield "training.clipnorm and training.global_clipnorm exclude each other. Set one to 0."
         for key in ("weight_decay", "backbone_learning_rate"):
-            value = getattr(training, key)
-            if value and training.optimizer != "adamw":
+            if getattr(training, key) and training.optimizer != "adamw":
                 yield (
-                    f"training.{key} is {value}, but the optimizer {training.optimizer!r} does not "
-                    'support it. Set training.optimizer="adamw" (which is Adam without '
-                    f"weight_decay), or training.{key}=0."
+                    f"the optimizer {training.optimizer!r} does not support training.{key}. Set "
+                    f'training.optimizer="adamw", or training.{key}=0.'
                 )
         if backbone is None:
             if training.backbone_learning_rate:
                 yield (
-                    f"training.backbone_learning_rate is {training.backbone_learning_rate}, but the "
-                    "model has no pretrained backbone (model.backbone). Set it to 0."
+                    "training.backbone_learning_rate needs a model with a pretrained backbone "
+                    "(model.backbone). Set it to 0."
                 )
             return
         if unused := [f"encoder.{key}" for key in self.encoder.values() if key != "max_length"]:
@@ -195,8 +188,8 @@ def load_recipe(
         A checked `Recipe`.
 
     Raises:
-        InputError: The recipe does not exist, its TOML is invalid (with file and line), a key is
-            unknown, or a value is not allowed.
+        InputError: The recipe does not exist, its TOML is invalid, a key is unknown, or a value is
+            not allowed.
 
     Example:
 
@@ -269,10 +262,7 @@ def _parse(text: str, place: str, model: str) -> tuple[Tables, Mapping[str, Tabl
     try:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        reason, at, position = str(error).partition(" (at ")
-        line = re.match(r"line (\d+)", position)
-        end = f":{line[1] if line else text.count(chr(10)) + 1}" if at else ""
-        raise InputError(f"{place}{end}: not valid TOML: {reason}.") from error
+        raise InputError(f"{place}: not valid TOML: {error}.") from error
     check_depth(content, place)
     name = content.pop("name", model)
     if name != model:
@@ -284,40 +274,26 @@ def _parse(text: str, place: str, model: str) -> tuple[Tables, Mapping[str, Tabl
         raise InputError(
             f"{place}: `for` holds no tables. Expected tables such as [for.snli.encoder]."
         )
-    _check_tables(content, "", text, place)
+    _check_tables(content, "", place)
     for data, tables in for_data.items():
-        _check_tables(tables, f"for.{data}.", text, place)
+        _check_tables(tables, f"for.{data}.", place)
     return content, for_data
 
 
-def _check_tables(tables: Any, prefix: str, text: str, place: str) -> None:
+def _check_tables(tables: Any, prefix: str, place: str) -> None:
     if not isinstance(tables, dict):
         raise InputError(f"{place}: [{prefix.rstrip('.')}] must hold tables.")
     for table, values in tables.items():
         if table not in TABLES:
             raise InputError(
-                f"{place}{_line_of(text, prefix.rstrip('.'), table)}: unknown table {prefix}{table}."
-                f"{did_you_mean(table, TABLES)} The tables of a recipe are {', '.join(TABLES)} and "
-                "for.DATA.TABLE."
+                f"{place}: unknown table {prefix}{table}.{did_you_mean(table, TABLES)} The tables "
+                f"of a recipe are {', '.join(TABLES)} and for.DATA.TABLE."
             )
         if not isinstance(values, dict):
             raise InputError(f"{place}: {prefix}{table} is no table. Write [{prefix}{table}].")
         if table != "model":  # the model checks its own arguments when it is built
             for key, value in values.items():
-                CONFIGS[table].check(key, value, f"{place}{_line_of(text, prefix + table, key)}")
-
-
-def _line_of(text: str, header: str, key: str) -> str:
-    """Return `":LINE"` of a key or table in TOML's plain form, else an empty string."""
-    current = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if match := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
-            current = match[1]
-            if current == f"{header}.{key}".lstrip("."):
-                return f":{number}"
-        elif current == header and re.match(rf"\s*\"?{re.escape(key)}\"?\s*=", line):
-            return f":{number}"
-    return ""
+                CONFIGS[table].check(key, value, f"{place} [{prefix}{table}]")
 
 
 def _with_preset(model: str, values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Checkpoints of a training run, and how to resume from them.
+"""Checkpoints of a training run, how to resume from them, and a lock on its folder.
 
 Keras's `BackupAndRestore` keeps neither the history nor the states of other callbacks and of
 dropout, and it writes two files that a kill can separate. Here one file has everything.
@@ -10,7 +10,8 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,13 @@ from keras_sentmatch.inference.run_folder import read_json
 from keras_sentmatch.safety import COPY, check_tree, check_types, inside, parse_json, read_arrays
 from keras_sentmatch.training.recipe import Recipe
 
+try:
+    import fcntl
+except ImportError:  # on Windows folders are not locked
+    fcntl = None  # type: ignore[assignment]
+
 CHECKPOINT = "resume.npz"
+LOCK = ".lock"  # the locked file; the system unlocks it when the process ends
 BEST_WEIGHTS = "best-{epoch:04d}.npz"  # epochs count from 1
 REMEMBERED = ("best", "best_epoch", "wait", "cooldown_counter")  # of Keras's callbacks and ours
 _KINDS = {
@@ -50,7 +57,7 @@ class State:
     best: int  # epoch (from 1) of the best weights
     seconds: float  # spent in `fit`
     history: dict[str, list[float]]  # values by name, one per epoch
-    callbacks: dict[str, dict[str, Any]]  # by name of the class, or `"NAME 2"` for a second one
+    callbacks: dict[str, dict[str, Any]]  # by name of the class and number
     identity: Identity  # see `run_identity`
     arrays: dict[str, Any] = field(default_factory=dict, repr=False)  # variables, random states
 
@@ -87,10 +94,8 @@ class State:
             if not series or len(values) != self.epochs:
                 return f"its history does not have one number per epoch ({self.epochs})"
         for memory in self.callbacks.values():
-            if not isinstance(memory, dict) or not all(
-                key in REMEMBERED and isinstance(value, float if key == "best" else int)
-                for key, value in memory.items()
-            ):
+            known = isinstance(memory, dict) and memory.keys() <= set(REMEMBERED)
+            if not known or any(type(v) not in (int, float) for v in memory.values()):
                 return f"the state of a callback is {memory!r:.60}"
         if not all(a.dtype == np.uint8 for n, a in self.arrays.items() if n.startswith(GENERATOR)):
             return "its random states are not bytes"
@@ -165,11 +170,8 @@ class Checkpoint(keras.callbacks.Callback):
         state: State | None = None,
     ) -> None:
         super().__init__()
-        self.folder = folder
-        self.identity = identity
-        self.history = history
-        self.others = others
-        self.state = state
+        self.folder, self.identity, self.state = folder, identity, state
+        self.history, self.others = history, others
         self.start = time.perf_counter()
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -204,17 +206,12 @@ class Checkpoint(keras.callbacks.Callback):
 
 def _by_name(callbacks: Sequence[keras.callbacks.Callback]) -> dict[str, Any]:
     names = [type(callback).__name__ for callback in callbacks]
-    return {
-        f"{name} {count}" if (count := names[: i + 1].count(name)) > 1 else name: callback
-        for i, (name, callback) in enumerate(zip(names, callbacks))
-    }
+    return {f"{n} {names[:i].count(n)}": c for i, (n, c) in enumerate(zip(names, callbacks))}
 
 
 def _memory(callback: keras.callbacks.Callback) -> dict[str, Any]:
     values = {name: vars(callback).get(name) for name in REMEMBERED}
-    return {
-        name: float(v) if name == "best" else int(v) for name, v in values.items() if v is not None
-    }
+    return {n: (float if n == "best" else int)(v) for n, v in values.items() if v is not None}
 
 
 def best_weights(folder: Path, epoch: int) -> Path:
@@ -224,20 +221,14 @@ def best_weights(folder: Path, epoch: int) -> Path:
 
 def best_epochs(folder: Path) -> list[int]:
     """Return the epochs whose weights are in a folder."""
-    pattern = re.compile(r"best-([0-9]{4,9})\.npz")
-    found = (pattern.fullmatch(path.name) for path in folder.glob("*"))
+    found = (re.fullmatch(r"best-([0-9]{4,9})\.npz", path.name) for path in folder.glob("*"))
     return sorted(int(name[1]) for name in found if name)
 
 
 def run_identity(recipe: Recipe, splits: Mapping[str, PairDataset]) -> Identity:
     """Return what must be the same for a run to be resumed: recipe, pairs and backend."""
     pairs = {f"{part} pairs": f"{len(d):,} ({d.fingerprint()[:12]})" for part, d in splits.items()}
-    found = {
-        "backend": keras.config.backend(),
-        "name": recipe.name,
-        **recipe.tables(),
-        **pairs,
-    }
+    found = {"backend": keras.config.backend(), "name": recipe.name, **recipe.tables(), **pairs}
     identity: Identity = json.loads(json.dumps(found, default=str))  # as it will be read
     return identity
 
@@ -246,16 +237,12 @@ def difference(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
     """Describe the differences between two identities."""
     found = []
     for key in dict.fromkeys((*then, *now)):
-        a, b = then.get(key), now.get(key)
+        a, b = then.get(key, "absent"), now.get(key, "absent")
         if isinstance(a, dict) and isinstance(b, dict):
             found += difference(a, b, f"{prefix}{key}.")
         elif a != b:
-            found.append(f"{prefix}{key} was {_shown(a)}, now {_shown(b)}")
+            found.append(f"{prefix}{key} was {a}, now {b}")
     return found
-
-
-def _shown(value: Any) -> str:
-    return "absent" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
 def check_folder(folder: Path, identity: Identity, resume: bool) -> State | None:
@@ -281,11 +268,13 @@ def check_folder(folder: Path, identity: Identity, resume: bool) -> State | None
     return state
 
 
-def check_identity(folder: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def check_identity(
+    folder: Path, then: Mapping[str, Any], now: Mapping[str, Any], kind: str = "run"
+) -> None:
     """Refuse to resume another run; the message names the differences."""
     if differing := difference(then, now):
         raise InputError(
-            f"{folder} holds another run: {'; '.join(differing)}. Resume with the same arguments as "
+            f"{folder} holds another {kind}: {'; '.join(differing)}. Resume with the same arguments as "
             "before, or name another folder."
         )
 
@@ -305,10 +294,7 @@ def finished_metrics(folder: Path) -> dict[str, Any] | None:
 
 def latest(folder: Path) -> State | None:
     """Return the checkpoint in a folder, or None."""
-    try:
-        return State.load(folder / CHECKPOINT)
-    except FileNotFoundError:
-        return None
+    return State.load(folder / CHECKPOINT) if (folder / CHECKPOINT).exists() else None
 
 
 def discard_later_files(folder: Path, state: State | None) -> None:
@@ -354,3 +340,33 @@ def set_generator_states(states: dict[str, np.ndarray]) -> None:
     first, *gpus = (torch.from_numpy(state.copy()) for state in states.values())
     torch.set_rng_state(first)
     torch.cuda.set_rng_state_all(gpus[: torch.cuda.device_count()])
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder. A folder that stays empty is removed."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with nullcontext() if fcntl is None else _lock(folder):
+            yield
+    finally:
+        for parent in made:
+            if not any(parent.iterdir()):
+                parent.rmdir()
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    path = folder / LOCK
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW)) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"{folder} is in use by another process. Wait for it, or name another folder."
+            ) from None
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)

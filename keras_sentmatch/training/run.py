@@ -13,7 +13,6 @@ import keras
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.training._measuring import measure
 from keras_sentmatch.training._model import Build
 from keras_sentmatch.training._steps import Run
 from keras_sentmatch.training.adapt import adapted
@@ -21,9 +20,9 @@ from keras_sentmatch.training.checks import check_recipe
 from keras_sentmatch.training.distillation import TeacherTargets, compute_teacher_targets
 from keras_sentmatch.training.encoding import EncodingCache
 from keras_sentmatch.training.folds import choose_epochs
-from keras_sentmatch.training.lock import locked
 from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.training.resume import check_folder, finish_folder, run_identity
+from keras_sentmatch.training.results import measure
+from keras_sentmatch.training.resume import check_folder, finish_folder, locked, run_identity
 from keras_sentmatch.training.training_data import Splits, prepare_data
 
 log = logging.getLogger(__name__)

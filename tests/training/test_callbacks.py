@@ -86,13 +86,6 @@ def test_a_loss_is_best_when_lowest(tmp_path):
     assert "learning_rate" not in history
 
 
-@pytest.mark.backend("tensorflow")
-def test_tensorboard_on_tensorflow(tmp_path):
-    pytest.importorskip("tensorboard")
-    small_fit(callbacks_of(tmp_path, "max", Script([1]), patience=1), 1)
-    assert list((tmp_path / "logs").rglob("events*"))
-
-
 @pytest.mark.parametrize("task", ["ranking", "regression", "classification"])
 def test_task_metrics_are_those_of_the_rows_in_order(task):
     data = tiny_pairs(43, 0, task)

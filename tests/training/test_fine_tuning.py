@@ -111,7 +111,3 @@ def test_scores_from_a_frozen_encoder_in_mixed_precision(preset, tmp_path):
     assert loaded.model.dtype_policy.name == "mixed_bfloat16"
     found = loaded.predict_proba(splits["test"])
     np.testing.assert_allclose(found, expected, atol=2e-4)  # XLA keeps more digits
-
-
-# English, Chinese and Thai, the last two without spaces.
-ANIMALS = {"dog": ("两只狗在公园里跑步", "狗"), "cat": ("แมวกำลังนอนหลับ", "แมว")}

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.splits import part_numbers
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import Matcher
@@ -13,7 +12,6 @@ from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.metrics.calibration import fit_temperature
 from keras_sentmatch.training import cross_validate, load_recipe, train
-from keras_sentmatch.training.adapt import why_no_folds
 from keras_sentmatch.training.folds import fold_parts
 from keras_sentmatch.training.training_data import joined_splits
 from tests.cli.test_cli import run
@@ -82,11 +80,6 @@ def test_pairs_that_a_run_has_learned_from_are_named_or_refused(tmp_path, caplog
     )
     with pytest.raises(InputError, match="learned from 100 of these 100 pairs"):
         taught.matcher.calibrate(splits["train"])
-
-
-def test_folds_that_pairs_cannot_fill(tmp_path):
-    same = PairDataset(["a"] * 9, list("bcdefghij"), [0, 1, 0] * 3, label_names=("no", "yes"))
-    assert "first sentence" in why_no_folds(same, 3, 0)
 
 
 def test_a_run_with_folds_goes_on_after_a_kill(tmp_path):

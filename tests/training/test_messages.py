@@ -5,13 +5,7 @@ import pytest
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.training import (
-    Recipe,
-    cross_validate,
-    load_recipe,
-    train,
-    train_ensemble,
-)
+from keras_sentmatch.training import Recipe, cross_validate, load_recipe, train, train_ensemble
 from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.folds import choose_epochs
@@ -19,24 +13,20 @@ from keras_sentmatch.training.training_data import made_pairs
 from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_splits
 
 FILES = {  # a recipe of drcn
-    "[training]\nepoch = 3": "mine.toml:2: unknown key training.epoch. Did you mean epochs",
-    "[training]\nepochs = 3\nbatch_size = 0": ":3: training.batch_size is 0; expected an integer",
-    "[training]\nepochs = 2.5": "epochs is 2.5; expected an integer of at least 1",
-    "[training]\nepochs = true": "epochs is True; expected an integer",
+    "[training]\nepoch = 3": r"mine.toml \[training\]: unknown key training.epoch. Did you mean epochs",
+    "[training]\nepochs = 3\nbatch_size = 0": "mine.toml .*: training.batch_size is 0; expected an integer",
     "[training]\nlearning_rate = nan": "learning_rate is nan; expected a number above 0",
     "[training]\noptimizer = 'adma'": 'optimizer is \'adma\'; expected one of .*"adam", "ad',
     "[training]\nseed = -1": "seed is -1; expected an integer from 0",
     "[encoder]\nlowercase = 1": "lowercase is 1; expected one of true, false",
     "[encoder]\nfeatures = ['words']": r"features is \['words'\]; expected a list",
     "[vectors]\npooling = 'max'": "unknown key vectors.pooling.* are source, dim",
-    "[trainig]\nepochs = 3": ":1: unknown table trainig. Did you mean training",
-    "[for.snli.trainin]\nepochs = 3": ":1: unknown table for.snli.trainin. Did you mean training",
-    "[for.snli.training]\nepochs = 0": ":2: training.epochs is 0",
-    "epochs = 3": ":1: unknown table epochs.* are model",
+    "[for.snli.trainin]\nepochs = 3": "unknown table for.snli.trainin. Did you mean training",
+    "[for.snli.training]\nepochs = 0": r"\[for.snli.training\]: training.epochs is 0",
     "training = 3": r"training is no table. Write \[training\]",
     "for = 3": "`for` holds no tables",
     "[for]\nsnli = 3": r"\[for.snli\] must hold tables",
-    "[training]\nepochs = \n": "mine.toml:2: not valid TOML: Invalid value",
+    "[training]\nepochs = \n": "mine.toml: not valid TOML: Invalid value .at line 2",
     "name = 'din'": "a recipe of 'din', but the model is 'drcn'",
 }
 
@@ -51,11 +41,8 @@ def test_recipe_files(text, tmp_path):
 OVERRIDES = {  # of re2
     "epochs=3": "Did you mean training.epochs=3.* TABLE.KEY=VALUE",
     "training.epochs": "Expected TABLE.KEY=VALUE",
-    "training.epoch=3": "unknown key training.epoch. Did you mean epochs",
-    "training.batch_size=0": "batch_size is 0",
     "encoder.lowercase=yes": "lowercase is 'yes'; expected one of true, false",
     "model.preset=quara": "no preset 'quara'. Did you mean quora.* are snli",
-    "training.oversample=1": "unknown key training.oversample",
 }
 
 
@@ -67,40 +54,33 @@ def test_overrides(override):
 
 BACKBONE = {"backbone": "x"}
 TABLES = [
-    ({"training": {"lr": 1.0}}, "unknown key training.lr"),
-    ({"training": {"length_buckets": 0}}, "length_buckets is 0; expected an integer of at least 1"),
     ({"training": {"schedule": "cosine"}}, "schedule is 'cosine'; expected one of \"constant\""),
     ({"training": {"warm_up": 1}}, "warm_up is 1; expected a number of at least 0, below 1"),
     ({"training": {"decay_rate": 1.5}}, "decay_rate is 1.5; expected a number above 0, at most 1"),
-    ({"training": {"decay_steps": 0}}, "decay_steps is 0; expected an integer of at least 1"),
     ({"training": {"teacher": "runs/a"}}, "teacher is 'runs/a'; expected a list of run folders"),
     ({"training": {"distillation_weight": 1.5}}, "is 1.5; expected a number from 0 to 1"),
     ({"training": {"class_weight": {"yes": -1}}}, 'expected "none", "balanced", or a table'),
     ({"training": {"class_weight": {"yes": float("nan")}}}, "or a table of weights"),
-    ({"training": {"class_weight": "equal"}}, 'expected "none", "balanced", or a table'),
     ({"training": {"monitor": "val_f1:"}}, "or val_f1:LABEL"),
-    ({"training": {"seed": 2**32}}, "training.seed is .*; expected an integer from 0 to 42"),
-    ({"training": {"seed": True}}, "training.seed is True; expected an integer"),
-    ({"training": {"weight_decay": 0.1}}, "weight_decay is 0.1, but the optimizer 'adam'"),
-    ({"training": {"clipnorm": 1.0, "global_clipnorm": 1.0}}, "Set one of them to 0"),
+    (
+        {"training": {"weight_decay": 0.1}},
+        "optimizer 'adam' does not support training.weight_decay",
+    ),
+    ({"training": {"clipnorm": 1.0, "global_clipnorm": 1.0}}, "exclude each other. Set one to 0"),
     (
         {"training": {"backbone_learning_rate": 1e-5, "optimizer": "adamw"}},
-        "the model has no pretrained backbone",
+        "needs a model with a pretrained backbone",
     ),
     (
         {"training": {"backbone_learning_rate": 1e-5}, "model": BACKBONE},
-        "backbone_learning_rate is 1e-05, but the optimizer 'adam' does not",
+        "optimizer 'adam' does not support training.backbone",
     ),
-    ({"encoder": {"min_count": 2}}, "unknown key encoder.min_count"),
     ({"encoder": {"lowercase": True}, "model": BACKBONE}, "encoder.lowercase cannot be set"),
     ({"vectors": {"source": "x.txt"}, "model": BACKBONE}, "uses no word vectors"),
-    *[
-        (
-            {"training": {"schedule": name, "plateau_factor": 0.85}},
-            "plateau_factor is 0.85, .* Set training.plateau_factor=1 or training.schedule=",
-        )
-        for name in ("cosine_warm_up_decay", "linear_warm_up_decay", "exponential")
-    ],
+    (
+        {"training": {"schedule": "exponential", "plateau_factor": 0.85}},
+        "plateau_factor is 0.85, .* Set training.plateau_factor=1 or training.schedule=",
+    ),
 ]
 
 
@@ -128,7 +108,6 @@ def test_settings_that_change_nothing(setting, tmp_path):
 
 MODELS = {  # arguments of re2
     "units='fifty'": "model.units is 'fifty'; expected an integer",
-    "units=1.5": "model.units is 1.5; expected an integer",
     "dropout='x'": "model.dropout is 'x'; expected a number",
     "trainable_embedding=1": "model.trainable_embedding is 1; expected true or false",
     "alignment=3": "model.alignment is 3; expected a string",
@@ -169,7 +148,6 @@ SPLITS = [  # splits, settings of [training], words
     (lambda s: NO_QUESTION, {}, "Ranking needs the question of each pair"),
     (lambda s: {"train": THREE, "validation": THREE}, {}, "Ranking needs two labels"),
     (lambda s: s, {"class_weight": {"yes2": 2}}, "'yes2', which is not .*Did you mean yes"),
-    (lambda s: s, {"class_weight": {"yes": 0, "no": 0}}, "has the weight 0"),
     (lambda s: s, {"monitor": "val_f1:yes2"}, "val_f1:yes2.*val_loss, val_f1:no, val_f1:yes"),
     (lambda s: s, {"monitor": "val_map"}, "are classification. Expected one of auto, val_accuracy"),
     (
@@ -178,8 +156,8 @@ SPLITS = [  # splits, settings of [training], words
         "pairs are regression. Expected one of auto, val_pearson, val_spearman, val_loss",
     ),
     (
-        lambda s: changed(columns={"weight": [0.0] * 100}),
-        {},
+        lambda s: changed(columns={"weight": np.asarray(s["train"].labels, float).tolist()}),
+        {"class_weight": {"yes": 0.0}},
         "Every training pair has the weight 0",
     ),
     (
@@ -221,18 +199,22 @@ LONELY = PairDataset.from_dict(tiny_pairs(80, 1).to_dict() | {"labels": [1] + [0
 UNANSWERED = PairDataset.from_dict(
     tiny_pairs(80, 1, "ranking").to_dict() | {"labels": [1, 1] + [0] * 78}
 )
+SAME = PairDataset(["a"] * 9, list("bcdefghij"), [0, 1, 0] * 3, label_names=("no", "yes"))
 NAMED = tiny_pairs(20, 0)
 CALLS = [
     (with_classes, "model.num_classes, which follows from the data"),
     (lambda out: load_recipe("drcm"), "no model 'drcm'. Did you mean drcn"),
     (lambda out: load_recipe("drcn", file=out / "x.toml"), "x.toml cannot be read .No such file"),
-    (lambda out: Recipe("mine", {"units": None}).to_toml(), "model.units is None.*Leave it out"),
+    (
+        lambda out: Recipe("mine", {"units": None}).to_toml(),
+        "TOML cannot hold .*None.* Leave an argument out",
+    ),
     (lambda out: train_ensemble(tiny_recipe(), tiny_splits(), out, [1, 1]), "all different"),
     (folds_of(SIX, 7), "folds=7; expected 2 to 6, the number of pairs"),
-    (folds_of(SIX, 1), "expected 2 to 6"),
     (folds_of(BARE, 2), "no labels"),
     (in_folds(LONELY), "folds is 3, but there are only 2 pairs of some class"),
     (in_folds(UNANSWERED), "only 2 questions with a right answer"),
+    (in_folds(SAME), "too many pairs have the same first sentence"),
     (lambda out: bag_of_words_baseline(BARE, SIX), "training pairs are empty or unlabeled"),
     *[
         (lambda out, s=settings: made_pairs(NAMED, TrainingConfig(**s)), words)
@@ -262,10 +244,3 @@ def test_a_run_that_diverges(tmp_path):
     recipe = tiny_recipe(learning_rate=1e30, optimizer="sgd")
     with pytest.raises(InputError, match="NaN or infinite.*learning rate"):
         train(recipe, tiny_splits("regression"), tmp_path / "a", build=build_tiny)
-
-
-def test_weights_that_are_zero_together(tmp_path):
-    zeros = np.where(np.asarray(tiny_splits()["train"].labels) == 1, 1.0, 0.0).tolist()
-    recipe = tiny_recipe(class_weight={"yes": 0.0})
-    with pytest.raises(InputError, match="Every training pair has the weight 0"):
-        train(recipe, changed(columns={"weight": zeros}), tmp_path / "a", build=build_tiny)

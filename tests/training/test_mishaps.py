@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.training.lock import LOCK, locked
+from keras_sentmatch.training.resume import LOCK, locked
 from tests.toys.training import build_tiny, tiny_run
 
 pytestmark = pytest.mark.backend("torch")  # nothing in it depends on the backend
@@ -48,7 +48,7 @@ def test_the_lock_of_a_killed_process_does_not_hold(tmp_path):
 
 
 def test_a_system_without_locks(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_sentmatch.training.lock.fcntl", None)
+    monkeypatch.setattr("keras_sentmatch.training.resume.fcntl", None)
     with locked(tmp_path / "a"):
         assert list((tmp_path / "a").iterdir()) == []
     assert not (tmp_path / "a").exists()

@@ -8,11 +8,7 @@ import pytest
 
 from keras_sentmatch.training import Recipe
 from keras_sentmatch.training._model import compile_model
-from keras_sentmatch.training.optimizers import (
-    FineTuningAdamW,
-    WarmUpDecay,
-    make_optimizer,
-)
+from keras_sentmatch.training.optimizers import FineTuningAdamW, WarmUpDecay, make_optimizer
 from tests.oracles_recurrent import cosine_warm_up_decay
 from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_run
 
@@ -85,16 +81,9 @@ def test_the_config_comes_back():
 
 def layered(**training):
     """A model of which the first layer is the backbone, with the optimizer of the recipe."""
-    x = keras.Input((2,))
-    layers = [
-        keras.layers.Dense(3, name="old"),
-        keras.layers.LayerNormalization(name="norm"),
-        keras.layers.Dense(1, name="new"),
-    ]
-    y = x
-    for layer in layers:
-        y = layer(y)
-    model = keras.Model(x, y)
+    dense, norm = keras.layers.Dense, keras.layers.LayerNormalization
+    layers = [dense(3, name="old"), norm(name="norm"), dense(1, name="new")]
+    model = keras.Sequential([keras.Input((2,)), *layers])
     model.backbone_variables = layers[0].variables
     settings = {"optimizer": "adamw", "learning_rate": 0.5, "epochs": 2, **training}
     recipe = Recipe.from_tables("tiny", model={"backbone": "any"}, training=settings)

@@ -7,19 +7,14 @@ import keras
 import numpy as np
 import pytest
 
+from keras_sentmatch.applications import get_model_class
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.ensemble import load_run
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.training import load_recipe, train_ensemble
+from keras_sentmatch.training import Recipe, load_recipe, train_ensemble
 from keras_sentmatch.training.config import VectorsConfig
-from tests.toys.training import (
-    build_tiny,
-    struck_build,
-    tiny_recipe,
-    tiny_run,
-    tiny_splits,
-)
+from tests.toys.training import build_tiny, struck_build, tiny_recipe, tiny_run, tiny_splits
 
 FILES = {
     "README.md",
@@ -56,7 +51,7 @@ def test_a_run_learns_and_writes_its_folder(task, finished):
     result, splits = finished(task), tiny_splits(task)
     out = result.folder
     missing = {"confusion_matrix.png"} if task == "regression" else set()
-    assert {path.name for path in out.iterdir()} - {"logs"} == FILES - missing
+    assert {path.name for path in out.iterdir()} == FILES - missing
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics == json.loads(json.dumps(result.metrics))
     name = PRIMARY[task]
@@ -174,3 +169,40 @@ def test_ctrl_c_ends_an_ensemble(tmp_path, caplog):
     assert report["interrupted"] and report["seeds"] == [3]
     assert not (tmp_path / "seed-4").exists()
     assert f"is kept in {tmp_path / 'seed-3'}" in caplog.text
+
+
+@pytest.mark.backend("jax")
+def test_batches_have_few_shapes_and_the_screen_says_how_many(tmp_path, caplog):
+    caplog.set_level("INFO")
+    shapes = {True: set(), False: set()}
+
+    class Counting(keras.Model):
+        def compute_loss(self, x, y, y_pred, sample_weight=None, training=True):
+            shapes[training].add(x["word_ids_1"].shape)
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+    def build(name, **config):
+        model = build_tiny(name, **config)
+        return Counting(model.input, model.output, name=name)
+
+    tiny_run(tmp_path / "run", build=build, batch_size=16, epochs=2)
+    # Two lengths, or three, and the short batch at the end.
+    assert len(shapes[True]) <= 4 and len(shapes[False]) <= 3
+    count = len(shapes[True]) + len(shapes[False])
+    assert f"compiling {count} programs, one for each shape of a batch" in caplog.text
+
+
+@pytest.mark.parametrize("asked", [{}, {"trainable_embedding": False}])
+def test_random_vectors_are_trained(asked, tmp_path):
+    """Also by models whose word vectors are fixed by default."""
+    assert get_model_class("drr_net").arguments()["trainable_embedding"].default is False
+    seen = {}
+
+    def build(name, **config):
+        seen.update(config)
+        return build_tiny(name, **config)
+
+    tables = {"encoder": {"features": ["word"]}, "vectors": {"source": "none", "dim": 8}}
+    recipe = Recipe.from_tables("drr_net", **tables, model=asked, training={"epochs": 1})
+    tiny_run(tmp_path / "a", recipe=recipe, build=build)
+    assert seen["trainable_embedding"] is True

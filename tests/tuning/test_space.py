@@ -54,7 +54,7 @@ def test_names_are_recipe_keys(name):
 
 @pytest.mark.parametrize("name", list_models())
 @pytest.mark.parametrize("data", ["embedded", "sick"])
-def test_the_default_is_the_recipe(name, data):
+def test_the_default_is_the_recipe_and_recipes_come_back_from_files(name, data, tmp_path):
     recipe = load_recipe(name, data)
     space = SearchSpace(recipe)
     found = space.recipe(space.default())
@@ -63,10 +63,13 @@ def test_the_default_is_the_recipe(name, data):
             if value != "auto":  # follows from data that is not known yet
                 assert found.tables()[table][key] == value, key
     defaults = arguments_of(Recipe(name))
-    added = {key: value for key, value in found.model.items() if key not in recipe.model}
-    for key, value in added.items():
+    for key in found.model.keys() - recipe.model.keys():
         default = defaults[key]
-        assert value == (list(default) if isinstance(default, tuple) else default), key
+        assert found.model[key] == (list(default) if isinstance(default, tuple) else default), key
+    for number, written in enumerate((found, space.recipe(largest(space)))):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(written.to_toml())
+        assert load_recipe(name, data, file=file) == written
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +217,6 @@ def test_narrowing():
     "make, words",
     [
         (lambda: space().narrowed(["t"]), "m has no 't'. It has model.kind (k), model.steps (T)"),
-        (lambda: space().narrowed(["stepz"]), "Did you mean"),
         (lambda: space().narrowed(["T"]), "model.steps matters only if model.kind is soft or hard"),
         (
             lambda: space().narrowed({"k": ["loud"]}),
@@ -225,7 +227,6 @@ def test_narrowing():
         (lambda: space().narrowed({"learning_rate": "1:2"}), "a number from 0.0005 to 0.002"),
         (lambda: space().narrowed({"d_k": "2:2+3"}), "names have no range"),
         (lambda: parse_names("T,,d_k"), "Expected names separated by commas"),
-        (lambda: parse_names("T="), "Expected names"),
         (
             lambda: SearchSpace(Recipe("mine")),
             "'mine' declares no search space. Models that do: bag",
@@ -243,12 +244,3 @@ def test_plateau_and_schedule_exclude_each_other():
     found = s.recipe({"training.schedule": "exponential"}).training
     assert (found.schedule, found.plateau_factor) == ("exponential", 1.0)
     assert s.recipe({"training.schedule": "constant"}).training.plateau_factor == 0.5
-
-
-@pytest.mark.parametrize("name", list_models())
-def test_train_reads_the_recipe_of_a_configuration(name, tmp_path):
-    space = SearchSpace(load_recipe(name, "sick"))
-    for number, written in enumerate((space.default(), largest(space))):
-        found, file = space.recipe(written), tmp_path / f"{number}.toml"
-        file.write_text(found.to_toml())
-        assert load_recipe(name, "sick", file=file) == found
