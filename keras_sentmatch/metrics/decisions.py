@@ -155,12 +155,11 @@ class Goal:
         share = self.precision or self.recall
         goal = "recall" if self.recall else "precision"
         given: dict[str, Any] = {"goal": goal, "confidence": self.confidence}
-        if self.threshold is not None:
-            positive = positive_class(names, y)
-            best = best_threshold(y, p[:, 1], self.threshold, positive)
-            return {"threshold": best, "abstain_below": None, "labels": {}}
         if share is None:
-            return {"threshold": None, "abstain_below": None, "labels": {}}
+            best: float | None = None
+            if self.threshold is not None:
+                best = best_threshold(y, p[:, 1], self.threshold, positive_class(names, y))
+            return {"threshold": best, "abstain_below": None, "labels": {}}
         if self.recall or self.label:
             column = names.index(self.label) if self.label else positive_class(names, y)
             name, sign = names[column], 1 if column else -1
@@ -248,17 +247,15 @@ def check_calibration(
             "score. Leave it out."
         )
     labels = ", ".join(names or ()) or "this model has none"
-    if threshold is not None:
-        number = isinstance(threshold, int | float) and 0 < threshold < 1
-        if not number or len(names or ()) != 2:
-            raise InputError(
-                f"threshold={threshold!r} does not fit. Expected a number between 0 and 1, the "
-                f"probability of the second of two labels ({labels})."
-            )
-    if abstain_below is not None:
-        ok = all(isinstance(value, int | float) and 0 <= value <= 1 for value in abstain_below)
-        if len(abstain_below) != len(names or ()) or not ok:
-            raise InputError(
-                f"abstain_below={list(abstain_below)!r:.80} does not fit. Expected one probability "
-                f"per label ({labels})."
-            )
+    number = isinstance(threshold, int | float) and 0 < threshold < 1
+    if threshold is not None and (not number or len(names or ()) != 2):
+        raise InputError(
+            f"threshold={threshold!r} does not fit. Expected a number between 0 and 1, the "
+            f"probability of the second of two labels ({labels})."
+        )
+    below = [isinstance(value, int | float) and 0 <= value <= 1 for value in abstain_below or ()]
+    if abstain_below is not None and (len(below) != len(names or ()) or not all(below)):
+        raise InputError(
+            f"abstain_below={list(abstain_below)!r:.80} does not fit. Expected one probability per "
+            f"label ({labels})."
+        )

@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from rich.console import Console
 
 from keras_sentmatch.applications import PairModel
 from keras_sentmatch.data.dataset import numbered
@@ -19,7 +20,7 @@ from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.training import resume
 from keras_sentmatch.training._model import Build, make_model
-from keras_sentmatch.training.callbacks import make_callbacks, monitor_of, progress_callback
+from keras_sentmatch.training.callbacks import EpochLines, make_callbacks, monitor_of
 from keras_sentmatch.training.encoding import EncodingCache, FittedEncoder
 from keras_sentmatch.training.folds import Folds
 from keras_sentmatch.training.recipe import Recipe
@@ -55,6 +56,7 @@ class Run:
         training = self.recipe.training
         self.monitor, self.mode = monitor_of(self.data.labeled.task, training.monitor)
         self.epochs = training.epochs if self.folds is None else self.folds.epochs
+        self.chosen_by_folds = {} if self.folds is None else self.folds.chosen
 
     def fit_encoder(self, progress: bool) -> None:
         """Fit the encoder and load the word vectors."""
@@ -76,7 +78,7 @@ class Run:
             log.info(note)
         if isinstance(self.model, PairModel) and isinstance(encoder, PairEncoder):
             known = encoder.vocabulary.words
-            self.chosen |= self.model.before_fit(known, self._examples, self._chosen_by_folds)
+            self.chosen |= self.model.before_fit(known, self._examples, self.chosen_by_folds)
 
     def make_batches(self) -> None:
         """Encode the training and validation pairs, and divide them into batches."""
@@ -121,10 +123,6 @@ class Run:
         return batches, np.asarray(pairs.labels)[rows], None if weights is None else weights[rows]
 
     @property
-    def _chosen_by_folds(self) -> dict[str, float]:
-        return {} if self.folds is None else self.folds.chosen
-
-    @property
     def _is_fitted(self) -> bool:
         """Whether gradients train any weights."""
         return not isinstance(self.model, PairModel) or self.model.fit_trains != "nothing"
@@ -150,7 +148,7 @@ class Run:
             resumed=state is not None,
             to_the_end=to_the_end,
         )
-        bar = progress_callback(*watched) if progress else None
+        bar = EpochLines(Console(stderr=True), *watched) if progress else None
         callbacks += [*more, *([] if bar is None else [bar])]
         done = 0
         if state is not None:
@@ -213,7 +211,7 @@ class Run:
             self.model = self._new_model()
         resume.load_weights(self.model, resume.best_weights(self.folder, self.best_epoch))
         if isinstance(self.model, PairModel):
-            self.chosen |= self.model.after_fit(self._examples, self._chosen_by_folds)
+            self.chosen |= self.model.after_fit(self._examples, self.chosen_by_folds)
 
     def save(self, info: Mapping[str, Any]) -> Matcher:
         """Write the matcher."""

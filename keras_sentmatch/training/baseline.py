@@ -44,7 +44,7 @@ def bag_of_words_baseline(
     tokens = _tokens(train, sees)
     vectorizer = None
     if sees != "overlap" and any(map(any, tokens)):
-        vectorizer = CountVectorizer(analyzer=_identity, max_features=MAX_WORDS)
+        vectorizer = CountVectorizer(analyzer=list, max_features=MAX_WORDS)
         vectorizer.fit(tokens[0] + tokens[1])
     scale = 1 / np.maximum(_shares(tokens).std(axis=0), 1e-6)
     parts = {"validation": validation}
@@ -69,10 +69,6 @@ def bag_of_words_baseline(
         )
         for role, found in logits.items()
     }
-
-
-def _identity(tokens: list[str]) -> list[str]:
-    return tokens
 
 
 def _tokens(dataset: PairDataset, sees: str) -> tuple[Tokens, Tokens]:

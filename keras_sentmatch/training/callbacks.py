@@ -197,8 +197,3 @@ def make_callbacks(
         callbacks.append(keras.callbacks.EarlyStopping(monitor, mode=mode, patience=patience))
     callbacks.append(keras.callbacks.CSVLogger(folder / "history.csv", append=resumed))
     return callbacks
-
-
-def progress_callback(monitor: str, mode: str) -> EpochLines:
-    """Return a callback that shows the epochs on standard error."""
-    return EpochLines(Console(stderr=True), monitor, mode)

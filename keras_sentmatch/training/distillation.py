@@ -135,7 +135,11 @@ def compute_teacher_targets(
         targets[role] = np.column_stack(columns).astype("float32")
     facts = {
         "runs": list(settings.teacher),
-        "models": [_described(teacher) for teacher in teachers],
+        "models": [
+            f"{t.info.get('model', t.model.name)} on {t.info.get('data') or 'own data'}, seed "
+            f"{t.info.get('seed')}"
+            for t in teachers
+        ],
         "parameters": sum(teacher.model.count_params() for teacher in teachers),
         "weight": settings.distillation_weight,
         "temperature": settings.distillation_temperature,
@@ -150,11 +154,6 @@ def with_labels(targets: np.ndarray, more: PairDataset) -> np.ndarray:
         labels if targets.shape[1] == 2 else np.eye(targets.shape[1] - 1)[labels[:, 0].astype(int)]
     )
     return np.concatenate([targets, np.column_stack([labels, answers])]).astype("float32")
-
-
-def _described(teacher: Matcher) -> str:
-    info = teacher.info
-    return f"{info.get('model', teacher.model.name)} on {info.get('data') or 'own data'}, seed {info.get('seed')}"
 
 
 def _predict(

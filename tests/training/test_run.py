@@ -1,4 +1,3 @@
-import csv
 import functools
 import json
 from dataclasses import replace
@@ -131,7 +130,7 @@ def test_the_seed_decides_the_first_weights(tmp_path):
     assert not np.array_equal(first[1], first[2])
 
 
-def test_ensemble_of_seeds(tmp_path, finished):
+def test_ensemble_of_seeds(tmp_path):
     splits = tiny_splits()
     ensemble, report = train_ensemble(
         tiny_recipe(epochs=1), splits, tmp_path, [0, 1], progress=False, build=build_tiny
@@ -152,12 +151,6 @@ def test_ensemble_of_seeds(tmp_path, finished):
     assert ['"baseline"' in card for card in cards] == [True, False]
     loaded = load_run(folders)
     np.testing.assert_allclose(loaded.predict_proba(splits["test"]), mean, atol=1e-6)
-
-    # The same seed goes the same way, another one another.
-    rows = [next(csv.DictReader(open(folder / "history.csv"))) for folder in folders]
-    loss = finished("classification").history["loss"][0]
-    assert float(rows[0]["loss"]) == pytest.approx(loss, abs=1e-6)
-    assert float(rows[1]["loss"]) != pytest.approx(loss, abs=1e-6)
 
 
 def test_ctrl_c_ends_an_ensemble(tmp_path, caplog):

@@ -176,7 +176,7 @@ def test_no_trial_completes(trials, tmp_path):
 
 
 @fakes
-@pytest.mark.parametrize("error", [TypeError, KeyError, NotImplementedError, OSError])
+@pytest.mark.parametrize("error", [KeyError, NotImplementedError])
 def test_a_bug_ends_the_search_and_the_trial_runs_again(error, tmp_path):
     fake = FakeTrain(tmp_path / "log", fail={1}, error=error("a bug"))
     with pytest.raises(error, match="a bug"):
