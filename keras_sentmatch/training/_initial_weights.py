@@ -60,7 +60,7 @@ def init_from(
     if len(weights) != len(given_weights):
         raise _other_form(where, model, old)
     for new, given in zip(weights, given_weights):
-        for_labels = of_classes == (new.shape[-1], given.shape[-1])
+        for_labels = of_classes == (*new.shape[-1:], *given.shape[-1:])
         if id(new) in fresh:
             kept += 1
         elif id(new) in rows and new.shape[1:] == given.shape[1:]:

@@ -244,7 +244,15 @@ class Run:
         training = self.recipe.training
         runs = [*training.teacher, *([training.first_run] if training.first_run else [])]
         folders = [member for run in runs for member in members_of(Path(run))]
-        return also_learned(learned, map(LearnedPairs.read, folders))
+        others = [found for folder in folders if (found := LearnedPairs.read(folder))]
+        for role, measured in self.data.measured.items() if others else ():
+            known = np.any([other.rows(measured) >= 0 for other in others], axis=0).sum()
+            if known:
+                log.warning(
+                    f"The teacher or the first run learned from {known:,} of {len(measured):,} {role} "
+                    "pairs, so metrics on them are too good. Use other pairs."
+                )
+        return also_learned(learned, others)
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -72,12 +72,9 @@ def test_pairs_that_a_run_has_learned_from_are_named_or_refused(tmp_path, caplog
     matcher.evaluate(both)
     matcher.warn_of_learned(both)
     assert caplog.text.count("learned from 100 of these 140 pairs") == 3
-    taught = tiny_run(
-        tmp_path / "b",
-        splits={**splits, "train": tiny_pairs(60, 1)},
-        epochs=1,
-        teacher=[str(tmp_path / "a")],
-    )
+    others = {"train": tiny_pairs(60, 1), "validation": both}
+    taught = tiny_run(tmp_path / "b", splits=others, epochs=1, teacher=[str(tmp_path / "a")])
+    assert "first run learned from 100 of 140 validation pairs" in caplog.text
     with pytest.raises(InputError, match="learned from 100 of these 100 pairs"):
         taught.matcher.calibrate(splits["train"])
 
