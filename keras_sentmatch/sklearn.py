@@ -105,7 +105,7 @@ class _SentencePairEstimator(BaseEstimator):
                     f"X has {values[row, column]!r:.60} in row {row}, column {column}. Expected a "
                     "string. Fill in missing values, or leave out the row."
                 )
-        fitted = names if fitting else getattr(self, "feature_names_in_", names)
+        fitted: Any = names if fitting else getattr(self, "feature_names_in_", names)
         if names is not None and names != list(fitted):
             raise InputError(
                 f"X has the columns {', '.join(names)}, but the estimator was fitted on "

@@ -174,7 +174,10 @@ def spread(members: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the metrics of runs, their means, and for several runs standard deviations and errors."""
     names = [n for n in members[0] if all(isinstance(m.get(n), float) for m in members)]
     values = {name: np.array([member[name] for member in members]) for name in names}
-    found = {"members": members, "mean": {name: float(v.mean()) for name, v in values.items()}}
+    found: dict[str, Any] = {
+        "members": members,
+        "mean": {name: float(v.mean()) for name, v in values.items()},
+    }
     if (count := len(members)) > 1:
         found["sd"] = {name: float(v.std(ddof=1)) for name, v in values.items()}
         found["standard_error"] = {name: sd / count**0.5 for name, sd in found["sd"].items()}

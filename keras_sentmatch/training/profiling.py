@@ -74,7 +74,7 @@ def _random_pairs(recipe: Recipe, rows: int, length: int, words: int, classes: i
 def _time(network: Any, inputs: dict[str, Any], labels: Any, batch_size: int) -> dict[str, float]:
     """Return seconds of the first batch (with compilation), and milliseconds per batch after it."""
     one = {name: array[:batch_size] for name, array in inputs.items()}
-    runs = {
+    runs: dict[str, Any] = {
         "forward": lambda x, y: network.predict(x, batch_size=batch_size, verbose=0),
         "train": lambda x, y: network.fit(x, y, batch_size=batch_size, verbose=0),
     }

@@ -150,6 +150,7 @@ def made_pairs(
 ) -> tuple[PairDataset | None, dict[str, int]]:
     """Return different pairs made from the training pairs, and the number made by each rule."""
     pairs, made = None, {}
+    labels: Any = settings.augment_labels or None
     rules = [get_transformation(name) for name in settings.augment]
     words = any(rule.needs in ("antonyms", "synonyms") for rule in rules)
     lexicon = Lexicon.read(*settings.lexicon) if words else None
@@ -160,7 +161,7 @@ def made_pairs(
             rule.name,
             seed=settings.seed,
             lexicon=lexicon,
-            opposite=settings.augment_labels or None,
+            opposite=labels,
             entries="train",
         ).after
         seen, fresh = set(zip(train.sentence1, train.sentence2)), []

@@ -46,7 +46,7 @@ def at_rest(folder, **training):
 def first(tmp_path_factory):
     """A run that has learned something."""
     out = tmp_path_factory.mktemp("first") / "run"
-    training = {"epochs": 12, "learning_rate": 0.02}
+    training = {"epochs": 6, "learning_rate": 0.02}
     found = run_of(out, training=training)
     assert found.metrics["validation"]["accuracy"] > 0.8
     return out
