@@ -79,6 +79,7 @@ def measure(run: "Run", matcher: Matcher, baseline: bool, start: float) -> dict[
         "rows": data.rows,
         "parameters": run.model.count_params(),
         "parameters_without_word_embeddings": count_without_word_embeddings(run.model, encoder),
+        "departures": run.model.departures() if hasattr(run.model, "departures") else [],
         "encoding": run.sentences,
         "vectors": None
         if vectors is None
