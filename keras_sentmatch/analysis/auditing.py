@@ -108,10 +108,7 @@ def _cross_answers(
     """Return the prediction of each pair by a model that has not seen it, and metrics of simple models."""
     found: np.ndarray | None = None
     figures: dict[str, list[float]] = {name: [] for name in SHORTCUTS}
-    with (
-        tempfile.TemporaryDirectory() as home,
-        progress_bar("folds", folds, progress) as show,
-    ):
+    with tempfile.TemporaryDirectory() as home, progress_bar("folds", folds, progress) as show:
         for number, parts in enumerate(fold_parts(pairs, folds)):
             library, folder = logging.getLogger("keras_sentmatch"), Path(home) / str(number)
             level = library.level

@@ -82,11 +82,7 @@ def values_of(
 
 
 def comparison_report(
-    metric: str,
-    values: Mapping[str, Sequence[np.ndarray]],
-    *,
-    samples: int = 10_000,
-    seed: int = 0,
+    metric: str, values: Mapping[str, Sequence[np.ndarray]], *, samples: int = 10_000, seed: int = 0
 ) -> dict[str, Any]:
     """Compare each matcher with each other one.
 

@@ -55,8 +55,7 @@ def _options(
         bool, option("Show the version.", "--version", callback=_version, is_eager=True)
     ] = False,
     code: Annotated[
-        list[str] | None,
-        option("A Python file with your own models. Repeatable.", metavar="FILE"),
+        list[str] | None, option("A Python file with your own models. Repeatable.", metavar="FILE")
     ] = None,
 ) -> None:
     name_code(code)

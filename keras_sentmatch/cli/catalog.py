@@ -58,8 +58,7 @@ def models(
         bool, option("List the names and formats that --data accepts.", "--datasets")
     ] = False,
     profile: Annotated[
-        bool,
-        option("Count MODEL's parameters and time it on random words.", "--profile"),
+        bool, option("Count MODEL's parameters and time it on random words.", "--profile")
     ] = False,
     setting: Annotated[
         list[str] | None,

@@ -45,8 +45,7 @@ def mine(
         ),
     ] = None,
     threshold: Annotated[
-        float | None,
-        option("Lowest score of a match. Default: the run's threshold, or 0.5."),
+        float | None, option("Lowest score of a match. Default: the run's threshold, or 0.5.")
     ] = None,
     label: Annotated[
         str | None,
@@ -157,8 +156,7 @@ def rank(
         ),
     ] = None,
     index: Annotated[
-        Path | None,
-        option("Folder of an index, instead of CANDIDATES: only the best are scored."),
+        Path | None, option("Folder of an index, instead of CANDIDATES: only the best are scored.")
     ] = None,
     save_index: Annotated[
         Path | None, option("Build an index of CANDIDATES in this folder, and use it.")

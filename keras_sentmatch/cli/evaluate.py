@@ -19,8 +19,7 @@ class Wanted:
     """The options on when to predict a label, and when to abstain."""
 
     threshold: Annotated[
-        Threshold | None,
-        option("For two classes: choose the best threshold for this metric."),
+        Threshold | None, option("For two classes: choose the best threshold for this metric.")
     ] = None
     precision: Annotated[
         float | None,

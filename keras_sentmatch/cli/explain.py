@@ -25,8 +25,7 @@ def explain(
     asked: AskedPairs,
     scoring: Scoring,
     out: Annotated[
-        Path | None,
-        option("Page for one pair (.html), or folder for the pages of a FILE."),
+        Path | None, option("Page for one pair (.html), or folder for the pages of a FILE.")
     ] = None,
     limit: Annotated[
         int | None, option("Maximum number of pairs of FILE, from its start.", min=1)

@@ -35,10 +35,7 @@ def predict(
             "File for the predictions (.tsv, .csv or .jsonl). Default: standard output, as TSV."
         ),
     ] = None,
-    resume: Annotated[
-        bool,
-        option("Continue an interrupted run.", "--resume"),
-    ] = False,
+    resume: Annotated[bool, option("Continue an interrupted run.", "--resume")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Predict one pair, or every pair of a file, which may be larger than memory."""

@@ -18,8 +18,7 @@ class RecipeOptions:
     """The options that change a model's recipe."""
 
     recipe: Annotated[
-        Path | None,
-        option("A TOML file with values that replace those of the model's recipe."),
+        Path | None, option("A TOML file with values that replace those of the model's recipe.")
     ] = None
     setting: Annotated[
         list[str] | None,

@@ -177,8 +177,7 @@ class LabeledPairs(Reading):
     """The options that name the labeled pairs that a run is measured on."""
 
     data: Annotated[
-        str | None,
-        option("Name or path of labeled pairs. Default: the data of the (first) run."),
+        str | None, option("Name or path of labeled pairs. Default: the data of the (first) run.")
     ] = None
     split: options.Part = None
 

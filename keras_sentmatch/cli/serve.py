@@ -33,8 +33,7 @@ def serve(
         str, option("Address to listen on; 0.0.0.0 for all of this machine's.")
     ] = "127.0.0.1",
     api_key_file: Annotated[
-        Path | None,
-        option("File of keys, one per line. Every request but /health needs one."),
+        Path | None, option("File of keys, one per line. Every request but /health needs one.")
     ] = None,
     setting: Annotated[
         list[str] | None,

@@ -26,8 +26,7 @@ def train(
         option("Word vectors: a file, encoder:NAME, table, auto or none. Default: the recipe's."),
     ] = None,
     backbone: Annotated[
-        str | None,
-        option("Pretrained backbone: a KerasHub preset, a folder, or hf://USER/NAME."),
+        str | None, option("Pretrained backbone: a KerasHub preset, a folder, or hf://USER/NAME.")
     ] = None,
     teacher: Annotated[
         list[str] | None,
@@ -51,8 +50,7 @@ def train(
         ),
     ] = None,
     resume: Annotated[
-        bool,
-        option("Continue the unfinished run in --out, with the same options.", "--resume"),
+        bool, option("Continue the unfinished run in --out, with the same options.", "--resume")
     ] = False,
     backend: options.Backend = None,
 ) -> None:

@@ -37,8 +37,7 @@ def tune(
     ] = None,
     retrain: Annotated[int, option("Number of further seeds to retrain the best recipe with.")] = 1,
     out: Annotated[
-        Path | None,
-        option("Folder of the search. Default: searches/MODEL-DATA-TIME."),
+        Path | None, option("Folder of the search. Default: searches/MODEL-DATA-TIME.")
     ] = None,
     resume: Annotated[
         bool,

@@ -8,13 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_sentmatch.analysis._categories import CATEGORIES, categorize, read_annotations
-from keras_sentmatch.analysis.reporting import (
-    COLUMNS,
-    report,
-    report_sections,
-    save_report,
-    table,
-)
+from keras_sentmatch.analysis.reporting import COLUMNS, report, report_sections, save_report, table
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import BaseMatcher
