@@ -10,7 +10,7 @@ import typer
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import next_step, print_json, print_table, working
 from keras_sentmatch.cli.options import option
-from keras_sentmatch.cli.runs import Scoring, suggest_explain
+from keras_sentmatch.cli.runs import Scoring, cards_of, suggest_explain
 from keras_sentmatch.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def mine(
         str | None,
         option("Label whose probability is the score; required for more than two labels."),
     ] = None,
-    candidates: Annotated[int, option("Number of candidates per sentence.")] = 10,
+    candidates: Annotated[int, option("Number of candidates per sentence.", min=1)] = 10,
     out: Annotated[
         Path | None,
         option(
@@ -77,6 +77,10 @@ def mine(
         raise InputError(
             f"{partial} has the scores of an interrupted run. Continue with --resume, or delete it to "
             "start again."
+        )
+    if threshold is None and not any(card["label_names"] for card in cards_of(run).values()):
+        raise InputError(
+            f"{run} returns scores, so --threshold, the lowest one of a match, is needed."
         )
     files = [file for file in (corpus, against) if file is not None]
     texts = read_sentences(column, files, (*OWN, *GROUP))
@@ -168,9 +172,9 @@ def rank(
         ),
     ] = None,
     candidates: Annotated[
-        int | None, option("Number of sentences of an index to score. Default: 100.")
+        int | None, option("Number of sentences of an index to score. Default: 100.", min=1)
     ] = None,
-    top_k: Annotated[int, option("Number of sentences to show.")] = 10,
+    top_k: Annotated[int, option("Number of sentences to show.", min=1)] = 10,
     label: Annotated[
         str | None, option("Label to rank by; required for more than two labels.")
     ] = None,

@@ -1,7 +1,6 @@
 """`evaluate` and `calibrate`: measure a run on labeled pairs, and fit its probabilities to them."""
 
 import logging
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -12,37 +11,6 @@ from keras_sentmatch.cli.runs import LabeledPairs, Scoring
 
 log = logging.getLogger(__name__)
 Threshold = StrEnum("Threshold", ["ACCURACY", "F1"])
-
-
-@dataclass
-class Wanted:
-    """The options on when to predict a label, and when to abstain."""
-
-    threshold: Annotated[
-        Threshold | None, option("For two classes: choose the best threshold for this metric.")
-    ] = None
-    precision: Annotated[
-        float | None,
-        option(
-            "Precision that each label (or --label) must reach; otherwise the matcher abstains.",
-            min=0,
-            max=1,
-        ),
-    ] = None
-    recall: Annotated[
-        float | None,
-        option("For two classes: find this share of the pairs with --label.", min=0, max=1),
-    ] = None
-    label: Annotated[
-        str | None,
-        option(
-            "Label of --precision or --recall. Default of a recall: yes, match, … or the rarer one."
-        ),
-    ] = None
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of `Matcher.calibrate`."""
-        return dict(vars(self))
 
 
 def evaluate(
@@ -73,12 +41,33 @@ def calibrate(
     run: options.Run,
     labeled: LabeledPairs,
     scoring: Scoring,
-    wanted: Wanted,
+    threshold: Annotated[
+        Threshold | None, option("For two classes: choose the best threshold for this metric.")
+    ] = None,
+    precision: Annotated[
+        float | None,
+        option(
+            "Precision that each label (or --label) must reach; otherwise the matcher abstains.",
+            min=0,
+            max=1,
+        ),
+    ] = None,
+    recall: Annotated[
+        float | None,
+        option("For two classes: find this share of the pairs with --label.", min=0, max=1),
+    ] = None,
+    label: Annotated[
+        str | None,
+        option(
+            "Label of --precision or --recall. Default of a recall: yes, match, … or the rarer one."
+        ),
+    ] = None,
     temperature: Annotated[bool, option("Fit a temperature, or reset it to 1.")] = True,
     as_json: options.Json = False,
 ) -> None:
     """Fit a temperature and thresholds to labeled pairs, and save them in the run folder."""
-    arguments = {**wanted.arguments(), "temperature": temperature}
+    wanted: Any = {"threshold": threshold, "precision": precision, "recall": recall}
+    wanted |= {"label": label, "temperature": temperature}
     pairs, facts = labeled.read_held_out(run, default="validation")
     loaded = scoring.load(run)
     from keras_sentmatch.display.figures import reliability_diagram
@@ -86,7 +75,7 @@ def calibrate(
     from keras_sentmatch.inference.run_folder import keep_calibration, keep_in_card
 
     with scoring.working(pairs):
-        report = loaded.matcher.calibrate(pairs, batch_size=scoring.batch_size, **arguments)
+        report = loaded.matcher.calibrate(pairs, batch_size=scoring.batch_size, **wanted)
     reliability_diagram(report, run / "reliability.png")
     keep_calibration(run, {"data": facts["data"], "split": facts["split"], **report})
     columns = list(next(iter(report["labels"].values()), {}))

@@ -1,6 +1,7 @@
 """`export`: a run in a format that does not need this library."""
 
 import logging
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,14 +11,16 @@ from keras_sentmatch.cli.console import ended_by_sigterm, print_json, print_tabl
 from keras_sentmatch.cli.options import option
 from keras_sentmatch.cli.runs import Run, cards_of, source_of
 from keras_sentmatch.cli.sources import Source
+from keras_sentmatch.errors import InputError
 
 log = logging.getLogger(__name__)
+Format = StrEnum("Format", ["SAVED_MODEL", "ONNX", "LITERT"])
 
 
 def export(
     run: options.Run,
     out: Annotated[Path, option("Folder to create.", metavar="DIR")],
-    format: Annotated[str, option("saved_model, onnx or litert.")] = "saved_model",
+    format: Annotated[Format, option("The format of the model.")] = Format.SAVED_MODEL,
     pairs: Annotated[
         Path | None,
         option(
@@ -31,13 +34,15 @@ def export(
     """Export a run, and verify in a fresh process that it predicts as the run does."""
     more = None if pairs is None else Source(str(pairs)).as_in(source_of(run, needed=False)).rows()
     cards_of(run)
+    if out.exists():
+        raise InputError(f"{out} exists already. Give the name of a new folder.")
     use_backend(backend)
     with working(f"loading {run}"):
         loaded = Run.load(run)
     from keras_sentmatch.exports import export as export_to
 
     with ended_by_sigterm(), working(f"exporting to {out} and verifying it in a fresh process"):
-        report = export_to(loaded.matcher, out, format, pairs=more, tolerance=tolerance)
+        report = export_to(loaded.matcher, out, format.value, pairs=more, tolerance=tolerance)
     if as_json:
         print_json(report)
         return

@@ -11,10 +11,9 @@ from keras_sentmatch.cli.options import option
 from keras_sentmatch.cli.runs import Run, Scoring, cards_of
 from keras_sentmatch.cli.sources import Source
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.text.tokens import read_text
 
 log = logging.getLogger(__name__)
-BUILT_IN = "embedded"
-EXAMPLES = 5
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
@@ -28,7 +27,7 @@ def serve(
         ),
     ],
     scoring: Scoring,
-    port: Annotated[int, option("Port; 0 chooses a free one.", min=0, max=65535)] = 8000,
+    port: Annotated[int, option("Port; 0 chooses a free one.")] = 8000,
     host: Annotated[
         str, option("Address to listen on; 0.0.0.0 for all of this machine's.")
     ] = "127.0.0.1",
@@ -89,7 +88,7 @@ def serve(
         limits,
         keys=keys,
         metrics=metrics,
-        examples=example_pairs() if BUILT_IN in [run.facts()["data"] for run in served] else [],
+        examples=example_pairs() if "embedded" in [r.facts()["data"] for r in served] else [],
         started=lambda: log.info("serving %s on %s", ", ".join(folders), address),
     )
     grace = limits.read_seconds + limits.answer_seconds
@@ -102,17 +101,15 @@ def parse_limits(settings: list[str], known: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for setting in settings:
         name, _, text = setting.partition("=")
-        kind = type(known.get(name, 0))
         try:
-            value = kind(text)
-        except ValueError:
-            value = kind(0)
-        if name not in known or not 0 < value < float("inf"):
+            found[name] = type(known[name])(text)
+        except (KeyError, ValueError):
+            found[name] = 0
+        if not 0 < found[name] < float("inf"):
             raise InputError(
                 f"--set {setting} is not accepted. Expected LIMIT=NUMBER with a number above 0 for one "
                 f"of {', '.join(known)}."
             )
-        found[name] = value
     return found
 
 
@@ -135,19 +132,14 @@ def named_folders(runs: list[str]) -> dict[str, Path]:
 
 
 def example_pairs() -> list[tuple[str, str]]:
-    """Return some of the built-in test pairs. Pairs of other data may be private."""
-    pairs = Source(BUILT_IN).splits()["test"]
-    return list(zip(pairs.sentence1, pairs.sentence2))[:: len(pairs) // EXAMPLES][:EXAMPLES]
+    """Return five of the built-in test pairs. Pairs of other data may be private."""
+    pairs = Source("embedded").splits()["test"]
+    return list(zip(pairs.sentence1, pairs.sentence2))[:: len(pairs) // 5][:5]
 
 
 def read_keys(file: Path) -> list[str]:
     """Return the keys of a file, one per line."""
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise InputError(f"--api-key-file {file} cannot be read ({reason}).") from error
-    keys = [line.strip() for line in lines if line.strip()]
+    keys = [line.strip() for line in read_text(file).splitlines() if line.strip()]
     if not keys or not all(key.isascii() and key.isprintable() and " " not in key for key in keys):
         raise InputError(
             f"--api-key-file {file} has no usable keys. Expected one key per line, of printable ASCII "

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from keras_sentmatch.inference.ensemble import EnsembleMatcher
 
 log = logging.getLogger(__name__)
-_WINDOW = 4096  # pairs scored at a time
+_WINDOW = 1024  # pairs scored, and kept, at a time
 
 
 def mine(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keras_sentmatch.display.progress import progress_bar
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.text import Tokenizer
 from keras_sentmatch.vectors.built_in import load_similarity, load_word_table
@@ -67,13 +68,15 @@ class Bm25:
     def search(self, sentences: Sequence[str], k: int) -> Array:
         """Return the `k` best sentences for each sentence, -1 where there are fewer."""
         found = np.full((len(sentences), k), -1)
-        for start in range(0, len(sentences), _ROWS):
-            block = [self._rare(sentence) for sentence in sentences[start : start + _ROWS]]
-            scores = _bags(block, len(self.words)) @ self.scores
-            for row in range(len(block)):
-                part = slice(scores.indptr[row], scores.indptr[row + 1])
-                best = _best(scores.data[part], scores.indices[part], k)
-                found[start + row, : len(best)] = best
+        with progress_bar("looking up sentences", len(sentences), len(sentences) > _ROWS) as show:
+            for start in range(0, len(sentences), _ROWS):
+                block = [self._rare(sentence) for sentence in sentences[start : start + _ROWS]]
+                scores = _bags(block, len(self.words)) @ self.scores
+                for row in range(len(block)):
+                    part = slice(scores.indptr[row], scores.indptr[row + 1])
+                    best = _best(scores.data[part], scores.indices[part], k)
+                    found[start + row, : len(best)] = best
+                show(start + len(block))
         return found
 
     def _rare(self, sentence: str) -> list[int]:

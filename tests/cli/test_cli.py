@@ -152,7 +152,7 @@ def test_help_and_mistakes_in_files_load_no_keras_and_no_backend(tmp_path):
         "rank similarity a --index nowhere": 2,
         f"report nowhere --data {odd}": 2,
         f"predict nowhere {odd}": 2,
-        "mine similarity missing.txt": 2,
+        "mine similarity missing.txt --threshold 0.9": 2,
         "rank similarity a missing.txt": 2,
         f"rank nowhere a {odd} --column x1": 2,
         f"mine nowhere {odd} --column x1": 2,
@@ -181,7 +181,8 @@ def test_version_and_usage_errors(capsys):
     for wrong in (
         *("train --no-such-option", "train --seeds 0", "train --crossval 1", "train --limit 0"),
         *("evaluate x --batch-size 0", "calibrate x --precision 2", "explain x y --limit 0"),
-        *("report x --annotations missing", "serve x --port 99999"),
+        *("report x --annotations missing", "mine x y --candidates 0"),
+        *("rank x y z --top-k 0", "export x --out y --format h5"),
     ):
         assert run(*wrong.split()) == 2
         line = capsys.readouterr().err.strip().splitlines()[-1]
@@ -430,10 +431,11 @@ def upper(sentences):
         ("rank nowhere a x.txt", "x.txt cannot be read"),
         ("rank nowhere a x.txt --candidates 9", "--candidates needs an index"),
         ("rank nowhere a --index x --column a", "--column names a column of a file"),
-        ("mine nowhere x.txt --column a", "x.txt has one sentence per line"),
+        ("mine similarity x.txt --column a --threshold 1", "x.txt has one sentence per line"),
         ("mine nowhere x.txt --groups --against y.txt", "--groups cannot be combined"),
         ("mine nowhere x.txt --out x.html", "ends in .tsv, .csv, .jsonl"),
         ("mine nowhere x.txt --resume", "--resume needs --out"),
+        ("mine nowhere x.txt", "nowhere is not a run folder"),
         ("evaluate nowhere", "nowhere is not a run folder"),
         ("evaluate nowhere --format tsv", "--data, which is missing"),
         ("report nowhere --transform SwapAnts", "Did you mean SwapAnt?"),
@@ -446,11 +448,12 @@ def upper(sentences):
         ("explain x --sentence1 a --sentence2 b --limit 2", "--limit needs a FILE"),
         ("explain nowhere --sentence1 a --sentence2 b", "nowhere is not a run folder"),
         ("export nowhere --out x", "nowhere is not a run folder"),
+        ("mine similarity x.txt", "--threshold, the lowest one of a match, is needed"),
         ("serve nowhere", "nowhere is not a run folder"),
         ("rank nowhere a --index x", "x is no index"),
         ("serve a b/a", "the name 'a' is empty or used twice"),
         ("serve a --set pairs=none", "Expected LIMIT=NUMBER"),
-        ("serve a --api-key-file none", "--api-key-file none cannot be read"),
+        ("serve a --api-key-file none", "none cannot be read"),
     ],
 )
 def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path, command, words):

@@ -51,71 +51,65 @@ def change(name, one, two, **more):
 # --- what each does ---
 
 
+def table(text):
+    return [line.split(" | ") for line in text.strip().splitlines()]
+
+
 @pytest.mark.parametrize(
     "one, two, expected",
-    [
-        ("A man drinks  hot tea.", "Somebody drinks hot\ttea.", "Somebody drinks cold\ttea."),
-        ("An old man.", "OLD it is.", "YOUNG it is."),
-        ("An old man.", "He is AN old man.", "He is A young man."),
-        ("A young man.", "Young man.", "Old man."),
-        ("Men run.", "Men are running.", "Women are running."),
-        ("Un élégant homme", "L'homme est élégant", "L'homme est vilain"),
-    ],
+    table("""
+A man drinks  hot tea. | Somebody drinks hot\ttea. | Somebody drinks cold\ttea.
+An old man. | OLD it is. | YOUNG it is.
+An old man. | He is AN old man. | He is A young man.
+A young man. | Young man. | Old man.
+Men run. | Men are running. | Women are running.
+Un élégant homme | L'homme est élégant | L'homme est vilain
+Warm tea. | Hot tea. | - not in both
+No tea is hot. | It is not hot tea. | -
+Isn't tea hot? | Is tea hot? | -
+Tea is hot or it is bad. | The hot tea. | -
+If tea is hot, drink. | Tea is hot. | -
+Hot and cold tea. | Tea is hot. | - the antonym is there already
+Red-hot tea. | Is it red-hot tea | -
+He walks up. | He goes up. | - no word that carries meaning alone
+Is tea hot? | Tea is hot. | -
+"""),
 )
 def test_swap_ant(one, two, expected):
-    assert change("SwapAnt", one, two) == (one, expected, "contradiction")
-
-
-@pytest.mark.parametrize(
-    "one, two",
-    [
-        ("Warm tea.", "Hot tea."),  # not in both
-        ("No tea is hot.", "It is not hot tea."),
-        ("Isn't tea hot?", "Is tea hot?"),
-        ("Tea is hot or it is bad.", "The hot tea."),
-        ("If tea is hot, drink.", "Tea is hot."),
-        ("Hot and cold tea.", "Tea is hot."),  # the antonym is there already
-        ("Red-hot tea.", "Is it red-hot tea"),
-        ("He walks up.", "He goes up."),  # no word that carries meaning alone
-        ("Is tea hot?", "Tea is hot."),
-        ("", ""),
-    ],
-)
-def test_swap_ant_does_not_where_the_meaning_need_not_turn(one, two):
-    assert change("SwapAnt", one, two) is None
+    changed = None if expected.startswith("-") else (one, expected, "contradiction")
+    assert change("SwapAnt", one, two) == changed
 
 
 @pytest.mark.parametrize(
     "two, pattern",
-    [
-        ("Two dogs run 5 km in 2014 at 1000 m", None),
-        ("two dogs", r"(three|four|five|six|seven|eight|nine|ten) dogs"),
-        ("5 km", r"(6|7|8|9|1[0-4]) km"),
-        ("in 2014", r"in 20(1[5-9]|2[0-6])"),
-        ("at 1000", r"at ([2-9]|10)000"),
-        ("at least two dogs", "unchanged"),
-        ("not two dogs", "unchanged"),
-        ("twenty dogs", "unchanged"),
-        ("0 dogs", "unchanged"),
-        ("one of them", "unchanged"),
-        ("June 28", "unchanged"),
-        ("June 27", "June 28"),
-        ("version 3.5 of mp3", "unchanged"),
-        ("٣ dogs", "unchanged"),
-    ],
+    table("""
+Two dogs run 5 km in 2014 at 1000 m | .*
+two dogs | (three|four|five|six|seven|eight|nine|ten) dogs
+5 km | (6|7|8|9|1[0-4]) km
+in 2014 | in 20(1[5-9]|2[0-6])
+at 1000 | at ([2-9]|10)000
+at least two dogs | -
+not two dogs | -
+twenty dogs | -
+0 dogs | -
+one of them | -
+June 28 | -
+June 27 | June 28
+version 3.5 of mp3 | -
+٣ dogs | -
+"""),
 )
 def test_num_word(two, pattern):
     for one in ("Nine cats.", "Dogs."):
         assert change("NumWord", one, two) is None, "the number must be in both"
     found = {change("NumWord", two, two, seed=seed) for seed in range(40)}
-    if pattern == "unchanged":
+    if pattern == "-":
         assert found == {None}
         return
     changed = {sentence for _, sentence, _ in found}
     assert {label for *_, label in found} == {"contradiction"}
     assert two not in changed and len(changed) > (two != "June 27")
-    if pattern:
-        assert all(re.fullmatch(pattern, sentence) for sentence in changed), changed
+    assert all(re.fullmatch(pattern, sentence) for sentence in changed), changed
 
 
 def test_add_sent():
@@ -131,23 +125,22 @@ def test_add_sent():
 
 @pytest.mark.parametrize(
     "one, expected",
-    [
-        ("A man is running.", "A man is X running."),
-        ("The dogs are\tin it", None),
-        ("He has eaten a pie", "He has X eaten a pie"),
-        ("He has a pie", None),
-        ("How can I learn Go?", "How can I X learn Go?"),
-        ("What is the best book?", "What is X the best book?"),
-        ("Is it true?", "Is it X true?"),
-        ("How does the brain work?", None),
-        ("It isn't there", None),
-        ("Dogs run", None),
-        ("", None),
-    ],
+    table("""
+A man is running. | A man is X running.
+The dogs are\tin it | -
+He has eaten a pie | He has X eaten a pie
+He has a pie | -
+How can I learn Go? | How can I X learn Go?
+What is the best book? | What is X the best book?
+Is it true? | Is it X true?
+How does the brain work? | -
+It isn't there | -
+Dogs run | -
+"""),
 )
 def test_insert_adv(one, expected):
     changed = change("InsertAdv", one, "b")
-    if expected is None:
+    if expected == "-":
         assert changed is None
     else:
         assert re.sub(rf"\b({'|'.join(ADVERBS)})\b", "X", changed[0], count=1) == expected
@@ -223,21 +216,22 @@ def test_swap_syn():
 # --- label rules ---
 
 
-@pytest.mark.parametrize(
-    "names, old, new",
-    [
-        (NLI, "entailment", "contradiction"),
-        (("entailment", "not_entailment"), "entailment", "not_entailment"),
-        (("entailment", "neutral"), "entailment", "neutral"),
-        (("not_paraphrase", "paraphrase"), "paraphrase", "not_paraphrase"),
-        (("not_duplicate", "duplicate"), "duplicate", "not_duplicate"),
-    ],
-)
 @pytest.mark.parametrize("name", ["SwapAnt", "NumWord"])
-def test_only_positive_pairs_become_negative(name, names, old, new):
-    pairs = data(*[("two hot teas",) * 2] * len(names), labels=list(names), names=names)
+@pytest.mark.parametrize(
+    "names",
+    table("""
+entailment | contradiction | neutral
+entailment | not_entailment
+entailment | neutral
+paraphrase | not_paraphrase
+duplicate | not_duplicate
+"""),
+)
+def test_only_positive_pairs_become_negative(name, names):
+    old, new, order = *names[:2], names[::-1]
+    pairs = data(*[("two hot teas",) * 2] * len(names), labels=order, names=order)
     changed = transform(pairs, name, lexicon=LEXICON)
-    assert changed.rows.tolist() == [names.index(old)]
+    assert changed.rows.tolist() == [order.index(old)]
     assert (changed.count, changed.total) == (1, len(names))
     assert changed.before.label_counts()[old] == changed.after.label_counts()[new] == 1
 
@@ -405,21 +399,20 @@ def test_lexicon_files(tmp_path):
             Lexicon.read(source)
 
 
-def lemma(name, *antonyms):
-    return types.SimpleNamespace(name=lambda: name, antonyms=lambda: [lemma(a) for a in antonyms])
-
-
 def test_wordnet(monkeypatch):
+    def lemma(name, *antonyms):
+        return types.SimpleNamespace(name=lambda: name, antonyms=lambda: [*map(lemma, antonyms)])
+
     senses = {
         "hot": [[lemma("hot", "cold", "ice_cold"), lemma("scorching")], [lemma("spicy")]],
         "dogs": [[lemma("dog"), lemma("hound")]],
     }
-    net = types.SimpleNamespace(
-        synsets=lambda word: [
-            types.SimpleNamespace(lemmas=lambda sense=sense: sense)
-            for sense in senses.get(word, [])
-        ]
-    )
+
+    def synsets(word):
+        found = senses.get(word, [])
+        return [types.SimpleNamespace(lemmas=lambda sense=sense: sense) for sense in found]
+
+    net = types.SimpleNamespace(synsets=synsets)
     monkeypatch.setattr("keras_sentmatch.transformations.lexicon.load_wordnet", lambda: net)
     lexicon = Lexicon.read("wordnet")
     assert lexicon.kinds == ("antonyms", "synonyms")
