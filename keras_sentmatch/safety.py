@@ -193,9 +193,11 @@ def _is(value: Any, kind: Any) -> bool:
 def _describe(kind: Any) -> str:
     if isinstance(kind, tuple):
         return " or ".join(map(_describe, kind))
-    if isinstance(kind, list):
-        return f"a list of {_describe(kind[0])}"
-    return getattr(kind, "__name__", "null")
+    return (
+        f"a list of {_describe(kind[0])}"
+        if isinstance(kind, list)
+        else getattr(kind, "__name__", "null")
+    )
 
 
 def check_integers(values: Mapping[str, Any], place: Any, **most: int) -> None:
@@ -312,9 +314,7 @@ def check_config(config: Any, place: Any) -> None:
                 )
         if "class_name" not in item:
             continue
-        name, module, registered = (
-            item.get(key) for key in ("class_name", "module", "registered_name")
-        )
+        name, module, registered = map(item.get, ("class_name", "module", "registered_name"))
         known = isinstance(registered, str) and keras.saving.get_registered_object(registered)
         plain = isinstance(module, str) and bool(_MODULES.fullmatch(module))
         if name == "function":
@@ -360,10 +360,7 @@ def check_sizes(config: Any, arrays: int, values: int, place: Any) -> None:
 def no_larger_than(arrays: int, values: int, described: int = 0) -> Iterator[None]:
     """Stop a model that makes far more weights or layers than its file holds.
 
-    Args:
-        arrays: Number of arrays of weights in the file.
-        values: Number of their values.
-        described: Number of objects that the config describes one by one.
+    The file holds arrays with a number of values, and its config describes a number of objects.
     """
     import keras
 

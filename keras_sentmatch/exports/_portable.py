@@ -5,7 +5,7 @@ import logging
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -257,7 +257,8 @@ def _rules_of_words(encoder: PairEncoder, folder: Path) -> dict[str, Any]:
     encoder.characters.save(folder / "characters.txt")
     rules = []
     if name != "whitespace":
-        rules.append((token_pattern(name, _character_class(word_ranges())), r" \g<0> "))
+        letters = "".join(rf"\U{low:08x}-\U{high:08x}" for low, high in word_ranges())
+        rules.append((token_pattern(name, letters), r" \g<0> "))
     if name == "words":
         rules += CONTRACTIONS
     clean = clean_table(encoder.tokenizer.lowercase)
@@ -324,7 +325,3 @@ _RULES: dict[type, Any] = {
     BytePairs: _rules_of_byte_pairs,
     SentencePieces: _rules_of_sentence_pieces,
 }
-
-
-def _character_class(ranges: Sequence[tuple[int, int]]) -> str:
-    return "".join(rf"\U{low:08x}-\U{high:08x}" for low, high in ranges)

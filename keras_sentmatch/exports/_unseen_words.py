@@ -20,8 +20,8 @@ class GraphLookup:
 
         self.words, self.dim = _table(table.words, -1), table.dim
         self.pieces = _table({piece: len(table) + i for piece, i in table.pieces.items()}, -1)
-        accented = {chr(c): plain(chr(c)) for c in range(0x80, LAST + 1) if not _surrogate(c)}
-        folded = {char: text for char, text in accented.items() if char != text}
+        accented = (chr(c) for c in range(0x80, LAST + 1) if not 0xD800 <= c < 0xE000)
+        folded = {char: text for char in accented if char != (text := plain(char))}
         self.folded = _table(folded, "")
         self.module = tf.Module(name="word_lookup")
         self.module.tables = [self.words, self.pieces, self.folded]
@@ -62,11 +62,8 @@ class GraphLookup:
         def part(start: Any, length: Any) -> Any:
             return tf.strings.substr(spread, tf.minimum(start, size), length)
 
-        before, after, rest = (
-            part(0 * at, at),
-            part(at, 0 * at + LONGEST),
-            part(at + 1, 0 * at + 64),
-        )
+        before, after = part(0 * at, at), part(at, 0 * at + LONGEST)
+        rest = part(at + 1, 0 * at + 64)
         swapped = part(at + 1, 0 * at + 1) + part(at, 0 * at + 1) + part(at + 2, 0 * at + 64)
         letters = tf.constant(list(string.ascii_lowercase))
         inside, two = (at < size), (at + 1 < size)
@@ -175,7 +172,3 @@ def _most(sizes: Any) -> Any:
     import tensorflow as tf
 
     return tf.reduce_max(tf.concat([[0], tf.reshape(sizes, [-1])], 0))
-
-
-def _surrogate(code: int) -> bool:
-    return 0xD800 <= code < 0xE000

@@ -226,9 +226,9 @@ def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProce
     )
 
 
-def last_lines(done: subprocess.CompletedProcess[str], count: int = 2) -> str:
+def last_lines(done: subprocess.CompletedProcess[str]) -> str:
     """Return the last lines that a failed process printed."""
-    lines = (done.stderr or done.stdout).strip().splitlines()[-count:]
+    lines = (done.stderr or done.stdout).strip().splitlines()[-2:]
     return " / ".join(lines) or f"it ended with status {done.returncode} and no message"
 
 
@@ -244,11 +244,7 @@ def ask(folder: Path, examples: Examples, work: Path) -> list[dict[str, np.ndarr
         raise InputError(
             f"Nothing was exported, because the artifact does not run ({last_lines(done)})."
         )
-    found = []
-    for name in ("alone", "together"):
-        with np.load(work / f"{name}.npz") as file:
-            found.append(dict(file))
-    return found
+    return [dict(np.load(work / f"{name}.npz")) for name in ("alone", "together")]
 
 
 def write_card(folder: Path, report: dict[str, Any], ensemble: EnsembleMatcher) -> None:

@@ -7,13 +7,15 @@ import numpy as np
 
 from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.base import Array, Corpus
+
+Array = np.ndarray
 
 
-class EncodedCorpus(Corpus):
-    """The encodings of candidates, as tensors on the device, in blocks of similar length."""
+class EncodedCorpus:
+    """The encodings of candidates, as tensors on the device, in blocks of similar length.
 
-    matcher: Any  # a `Matcher`, whose module imports this one
+    They belong to the matcher that made them.
+    """
 
     def __init__(self, matcher: Any, sentences: Sequence[str], batch_size: int) -> None:
         model = matcher.model
@@ -47,7 +49,11 @@ class EncodedCorpus(Corpus):
                     blocks.append((rows + (part.start or 0), tensors))
         return blocks
 
+    def __len__(self) -> int:
+        return len(self.sentences)
+
     def raw_scores(self, query: str) -> Array:
+        """Return what `BaseMatcher.raw_scores` returns for a query and each candidate."""
         from keras import ops
 
         first, _, interaction = self.halves

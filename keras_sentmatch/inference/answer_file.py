@@ -125,14 +125,10 @@ class AnswerFile:
         self._file.seek(self.size)
 
     def write(self, header: str, body: str, *, answers: int, rows: int, digest: str) -> None:
-        """Add answers; they are safe once this returns.
+        """Add a number of answers; they are safe once this returns.
 
-        Args:
-            header: Start of the file.
-            body: The answers.
-            answers: Number of these answers.
-            rows: Number of rows of the input that are answered now.
-            digest: Digest of these rows.
+        `header` is the start of the file. The first `rows` of the input, with this digest, are
+        answered now.
         """
         try:
             if self._file is None:

@@ -12,6 +12,7 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.frames import column_names, is_frame, with_columns
 from keras_sentmatch.errors import InputError, argument, wording
 from keras_sentmatch.inference._cross_encoder import AsCrossEncoder
+from keras_sentmatch.inference._encodings import EncodedCorpus
 from keras_sentmatch.inference.learned import LearnedPairs
 from keras_sentmatch.inference.pairs import as_dataset, check_count
 from keras_sentmatch.metrics import evaluate_predictions
@@ -41,27 +42,6 @@ class Prediction(dict[str, Any]):
             raise AttributeError(
                 f"This prediction has no {name!r}. It has {', '.join(self)}."
             ) from None
-
-
-class Corpus(ABC):
-    """Candidate sentences with their cached encodings, made by `Matcher.encode`.
-
-    They belong to the matcher that made them.
-
-    Attributes:
-        sentences: The candidates in the order given.
-        matcher: The matcher that encoded them.
-    """
-
-    sentences: list[str]
-    matcher: "BaseMatcher"
-
-    def __len__(self) -> int:
-        return len(self.sentences)
-
-    @abstractmethod
-    def raw_scores(self, query: str) -> Array:
-        """Return what `BaseMatcher.raw_scores` returns for a query and each candidate."""
 
 
 class BaseMatcher(ABC):
@@ -200,7 +180,7 @@ class BaseMatcher(ABC):
     def rank(
         self,
         query: str,
-        candidates: Sequence[str] | Corpus,
+        candidates: Sequence[str] | EncodedCorpus,
         *,
         top_k: int | None = None,
         label: str | None = None,
@@ -237,15 +217,15 @@ class BaseMatcher(ABC):
         if isinstance(candidates, str):
             raise InputError("The candidates are one string. Expected a list of strings.")
         self.score_column(label)
-        if isinstance(candidates, Corpus):
-            if candidates.matcher is not self:
-                raise InputError(
-                    "Another matcher encoded these candidates. Encode them with this matcher."
-                )
-            raw, sentences = candidates.raw_scores(query), candidates.sentences
-            return self.best_first(raw, sentences, label=label, top_k=top_k)
-        sentences = list(candidates)
-        raw = self.raw_scores(PairDataset([query] * len(sentences), sentences), batch_size)
+        if not isinstance(candidates, EncodedCorpus):
+            sentences = list(candidates)
+            raw = self.raw_scores(PairDataset([query] * len(sentences), sentences), batch_size)
+        elif candidates.matcher is self:
+            sentences, raw = candidates.sentences, candidates.raw_scores(query)
+        else:
+            raise InputError(
+                "Another matcher encoded these candidates. Encode them with this matcher."
+            )
         return self.best_first(raw, sentences, label=label, top_k=top_k)
 
     def best_first(
@@ -255,15 +235,14 @@ class BaseMatcher(ABC):
         if top_k is not None:
             check_count("top_k", top_k)
         column, scores = self.score_column(label), self.tempered(raw)
-        if column is not None:
-            scores = scores[:, column]
+        scores = scores if column is None else scores[:, column]
         order = np.argsort(-self.order(raw, column), kind="stable")[:top_k]
         return [
             Prediction(index=int(i), sentence=sentences[i], score=float(scores[i])) for i in order
         ]
 
     def order(self, raw: Array, column: int | None) -> Array:
-        """Return what orders pairs by raw scores: the log odds of a label, or the scores."""
+        """Return the log odds of a label, or the scores, for raw scores: they order pairs."""
         return raw if column is None else log_odds(raw, column, self.temperature)
 
     def as_cross_encoder(self, label: str | None = None) -> AsCrossEncoder:
@@ -287,21 +266,23 @@ class BaseMatcher(ABC):
     def score_column(self, label: str | None) -> int | None:
         """Return the column of `predict_proba` to rank by, or `None` for a scoring model."""
         names = self.label_names
-        if names is None:
-            if label is None:
-                return None
+        if names is None and label is not None:
             raise InputError(
                 f"{argument('label', label)} is not possible: this matcher returns a score and has no "
                 "labels. Leave the label out."
             )
-        if label is None and len(names) != 2:
+        if names is None:
+            return None
+        if label is None and len(names) == 2:
+            return 1
+        if label is None:
             raise InputError(
                 f"A label to rank by is missing. Name one of {', '.join(names)} with "
                 f"{argument('label')}."
             )
-        if label is not None and label not in names:
+        if label not in names:
             raise InputError(f"{label!r} is not a label. Expected one of {', '.join(names)}.")
-        return 1 if label is None else names.index(label)
+        return names.index(label)
 
     def evaluate(
         self, dataset: PairDataset | None = None, *, batch_size: int = 64

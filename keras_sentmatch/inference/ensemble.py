@@ -68,11 +68,10 @@ class EnsembleMatcher(BaseMatcher):
         found = [member.learned for member in self.members if member.learned is not None]
         if not found:
             return None
-        first: LearnedPairs = found[0]
-        every = len(found) == len(self.members)
-        if every and all(_same_rows(first, other) for other in found):
+        whole = len(found) == len(self.members) and all(one.scores is not None for one in found)
+        if whole and all(np.array_equal(found[0].keys, other.keys) for other in found):
             scores = [m.tempered(m.learned.scores) for m in self.members]
-            return replace(first, scores=np.mean(scores, axis=0))
+            return replace(found[0], scores=np.mean(scores, axis=0))
         return LearnedPairs(np.concatenate([learned.keys for learned in found]))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -107,7 +106,3 @@ def load_run(folders: Folders, engine: str = "keras") -> Matcher | OnnxMatcher |
         noted = read_json(folder / "ensemble.json")
         calibration = {name: noted[name] for name in CALIBRATION if name in noted}
     return EnsembleMatcher([load(member) for member in folders], **calibration)
-
-
-def _same_rows(one: LearnedPairs, two: LearnedPairs) -> bool:
-    return one.scores is not None and two.scores is not None and np.array_equal(one.keys, two.keys)

@@ -1,6 +1,5 @@
 """The pairs that a run learned from, and the predictions of models that did not learn from them."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -84,9 +83,3 @@ def pair_keys(pairs: PairDataset) -> np.ndarray:
     texts = (f"{one}\0{two}" for one, two in zip(pairs.sentence1, pairs.sentence2))
     digests = (blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8) for text in texts)
     return np.frombuffer(b"".join(digest.digest() for digest in digests), "<u8")
-
-
-def also_learned(learned: LearnedPairs, others: Iterable[LearnedPairs | None]) -> LearnedPairs:
-    """Add the pairs that other runs learned from, such as a teacher."""
-    keys = [learned.keys, *(other.keys for other in others if other is not None)]
-    return LearnedPairs(np.concatenate(keys), learned.scores, learned.labels, learned.groups)

@@ -23,7 +23,7 @@ from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.encoders.subwords import Encoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference._encodings import EncodedCorpus
-from keras_sentmatch.inference.base import Array, BaseMatcher, Corpus
+from keras_sentmatch.inference.base import Array, BaseMatcher
 from keras_sentmatch.inference.learned import FILE, LearnedPairs
 from keras_sentmatch.inference.pairs import check_count
 from keras_sentmatch.inference.run_folder import (
@@ -99,8 +99,7 @@ class OneModelMatcher(BaseMatcher):
 
         batches = list(self.batches(encoded.lengths.max(axis=1), batch_size))
         if self.threads == 1 or len(batches) == 1:
-            for batch in batches:
-                score(batch)
+            list(map(score, batches))
         else:
             with ThreadPoolExecutor(self.threads) as pool:
                 list(pool.map(score, batches))
@@ -175,16 +174,14 @@ class Matcher(OneModelMatcher):
         learned: LearnedPairs | None = None,
     ):
         outputs = model.output_shape[-1]
-        names = None if label_names is None else tuple(str(name) for name in label_names)
-        if outputs == 1:
-            names = None
-        elif names is None or len(names) != outputs:
-            came = "none" if names is None else f"{len(names)} ({', '.join(names)})"
+        names = None if outputs == 1 else tuple(map(str, label_names or ()))
+        if names is not None and len(names) != outputs:
+            came = f"{len(names)} ({', '.join(names)})" if names else "none"
             raise InputError(
                 f"The model has {outputs} classes, but the label names are {came}. Pass one name "
                 "per class, in index order."
             )
-        elif len(set(names)) < len(names):
+        if names and len(set(names)) < len(names):
             raise InputError(
                 f"The label names are {', '.join(names)}. Give each class a different name."
             )
@@ -205,10 +202,9 @@ class Matcher(OneModelMatcher):
         self.info = dict(info or {})
         self.word_table = word_table
         self.learned = learned
-        if word_table is not None and isinstance(encoder, PairEncoder):
-            if rows := spare_rows(model, encoder):
-                write = partial(write_rows, model)
-                self.unseen_words = UnseenWords(word_table, encoder, rows, write)
+        if word_table is not None and (rows := spare_rows(model, encoder)):
+            write = partial(write_rows, model)
+            self.unseen_words = UnseenWords(word_table, encoder, rows, write)  # type: ignore[arg-type]
         self._explainer: keras.Model | None = None
         self._compiled: CompiledModel | None = None
 
@@ -237,7 +233,7 @@ class Matcher(OneModelMatcher):
             self._explainer.jit_compile = self.model.jit_compile
         return self._explainer
 
-    def encode(self, sentences: Sequence[str], *, batch_size: int = 64) -> Corpus:
+    def encode(self, sentences: Sequence[str], *, batch_size: int = 64) -> EncodedCorpus:
         """Encode candidates (second sentences) once, for any number of `rank` calls.
 
         Args:
@@ -260,7 +256,7 @@ class Matcher(OneModelMatcher):
         return EncodedCorpus(self, sentences, batch_size)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write model.keras, encoder/ and matcher.json into `folder`; other files there stay.
+        """Write model.keras, encoder/ and matcher.json into `folder`; keep other files there.
 
         Everything is first written next to the folder and then moved into it, `matcher.json` last:
         a folder with this file is complete. The state of the optimizer is not saved.

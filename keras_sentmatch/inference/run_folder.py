@@ -107,9 +107,9 @@ def keep_calibration(folder: Path, report: Mapping[str, Any]) -> None:
     check_tree(folder)
     if ensemble.is_file():
         write_json(ensemble, {**_without(read_json(ensemble)), **found, "calibration": report})
-        return
-    write_json(folder / "matcher.json", {**_without(read_card(folder)), **found})
-    write_json(metrics, {**read_json(metrics), "calibration": report})
+    else:
+        write_json(folder / "matcher.json", {**_without(read_card(folder)), **found})
+        write_json(metrics, {**read_json(metrics), "calibration": report})
 
 
 def calibrated_on(folder: Path) -> tuple[Any, Any]:
@@ -228,7 +228,7 @@ def _inspect_archive(path: Path) -> tuple[int, int, int]:
     """Check what model.keras holds; return its numbers of arrays, of values and of objects."""
     try:
         with zipfile.ZipFile(path) as archive:
-            found = [info.filename for info in archive.infolist()]
+            found = archive.namelist()
             if sorted(found) != sorted(_MEMBERS):
                 raise ValueError(f"it holds {', '.join(found) or 'nothing':.200}")
             if any(info.file_size > path.stat().st_size for info in archive.infolist()):

@@ -26,13 +26,7 @@ class UnseenWords:
     A model that was trained with the built-in table has spare rows behind its vocabulary. An unseen
     word gets one of them, with the vector that the table makes of its spelling or its pieces. When
     no row is left, all of them are lent again. So the model never grows, and a prediction does not
-    depend on earlier ones.
-
-    Args:
-        table: The built-in table.
-        encoder: The encoder, which gives the words their ids.
-        rows: Number of spare rows.
-        write: Function `(first row, words, vectors)` that fills rows of the model's word tables.
+    depend on earlier ones. `write(first row, words, vectors)` fills rows of the word tables.
     """
 
     def __init__(self, table: WordTable, encoder: PairEncoder, rows: int, write: WriteRows) -> None:

@@ -156,13 +156,8 @@ FAILURES: dict[int | str, dict[str, Any]] = {
     415: {"model": Failure, "description": "The body is not JSON."},
     422: {"model": Failure, "description": "The request cannot be answered."},
     500: {"model": Failure, "description": "An error of the service itself."},
-    503: {
-        "model": Failure,
-        "description": "Too many pairs are waiting, or the answer takes too long.",
-    },
+    503: {"model": Failure, "description": "Too many pairs are waiting, or it takes too long."},
 }
-
-
 CANNOT = {"model": Failure, "description": "The engine of this run cannot explain."}
 
 
@@ -175,15 +170,10 @@ def make_app(
     examples: Sequence[tuple[str, str]] = (),
     started: Callable[[], None] = lambda: None,
 ) -> FastAPI:
-    """Make the ASGI app that serves runs.
+    """Make the ASGI app that serves runs, the default first.
 
-    Args:
-        runs: The runs, the default first.
-        limits: Limits of a request.
-        keys: Keys; every request except `/health` needs one of them unless there are none.
-        metrics: Counters of batches and requests.
-        examples: Pairs that the page offers.
-        started: Function that is called when the app starts.
+    Every request except `/health` needs one of the keys, if there are any. The page offers the
+    examples. `started` is called when the app starts.
     """
     limits, metrics = limits or Limits(), metrics or Metrics()
     to_predict, to_rank, to_explain = request_models(runs, limits)
@@ -211,18 +201,15 @@ def make_app(
         try:
             return await asyncio.wait_for(run.ask(*job), limits.answer_seconds)
         except Overloaded:
-            raise Refused(
-                503, "too many pairs are waiting. Try again later.", retry_after="1"
-            ) from None
+            said = "too many pairs are waiting. Try again later."
         except TimeoutError:
-            raise Refused(
-                503,
+            said = (
                 f"there was no answer within {limits.answer_seconds:g} seconds. Send fewer pairs, or "
-                "try again later.",
-                retry_after="1",
-            ) from None
+                "try again later."
+            )
         except InputError as error:
             raise Refused(422, str(error)) from None
+        raise Refused(503, said, retry_after="1")
 
     @app.post("/predict", responses={200: {"model": OneAnswer | ManyAnswers}, **FAILURES})
     @takes(to_predict)
@@ -279,7 +266,16 @@ def make_app(
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
-        html = draw_page([run.facts() for run in runs], limits, examples)
+        facts = [run.facts() for run in runs]
+        html = render_page(
+            "service.html",
+            "Compare two sentences",
+            script_file=SCRIPT,
+            asks=True,
+            runs=facts,
+            examples=examples,
+            facts={"runs": facts, "limits": asdict(limits)},
+        )
         return Response(
             html.encode("utf-8", "xmlcharrefreplace"),
             media_type="text/html",
@@ -294,35 +290,17 @@ def make_app(
     async def other(request: Request, error: HTTPException) -> Response:
         if error.status_code == 400:
             return _failure(422, "the body is not JSON in UTF-8, or is nested too deeply.")
-        known = ", ".join(sorted(paths))
         said = {
-            404: f"no such path. Expected one of {known}.",
+            404: f"no such path. Expected one of {', '.join(sorted(paths))}.",
             405: f"the method {request.method} is not allowed here. See /openapi.json.",
-        }
-        return _failure(
-            error.status_code, said.get(error.status_code, str(error.detail)), error.headers
-        )
+        }.get(error.status_code, str(error.detail))
+        return _failure(error.status_code, said, error.headers)
 
     described = app.openapi()["paths"]
     paths = [*described, "/", "/openapi.json"]
     posts = [path for path, methods in described.items() if "post" in methods]
     app.add_middleware(Gate, limits=limits, keys=keys, metrics=metrics, paths=paths, posts=posts)
     return app
-
-
-def draw_page(
-    runs: Sequence[dict[str, Any]], limits: Limits, examples: Sequence[tuple[str, str]] = ()
-) -> str:
-    """Return the page at `/` for runs, given by their facts, with pairs to try."""
-    return render_page(
-        "service.html",
-        "Compare two sentences",
-        script_file=SCRIPT,
-        asks=True,
-        runs=runs,
-        examples=examples,
-        facts={"runs": runs, "limits": asdict(limits)},
-    )
 
 
 def _answers(matcher: BaseMatcher, raw: Array) -> list[Any]:
@@ -341,18 +319,12 @@ def _explanation(matcher: BaseMatcher, asked: Any) -> dict[str, Any]:
         answer = {"label": label, "probabilities": found.probabilities}
         if matcher.abstain_below is not None:
             answer["abstained"] = found.abstained
-    words = [
-        [
-            {
-                "text": word.text,
-                "change": word.effect and word.effect.change,
-                "without": (word.effect and word.effect.answer) or None,
-            }
-            for word in found.words(side)
-            if word.text
-        ]
-        for side in (1, 2)
-    ]
+
+    def shown(word: Any) -> dict[str, Any]:
+        change, without = (word.effect.change, word.effect.answer) if word.effect else (None, None)
+        return {"text": word.text, "change": change, "without": without or None}
+
+    words = [[shown(word) for word in found.words(side) if word.text] for side in (1, 2)]
     more = {"html": found.fragment} if asked.html else {}
     lines = found.summary().splitlines()
     return {**answer, "summary": lines, "notes": found.notes, "words": words, **more}

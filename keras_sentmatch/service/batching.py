@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array, BaseMatcher
@@ -29,19 +31,17 @@ class Overloaded(Exception):
 
 @dataclass(eq=False)
 class Job:
-    """The work of one request.
-
-    Attributes:
-        sentence1: The first sentences.
-        sentence2: The second sentences; both are empty if no scores are needed.
-        finish: Function that makes the result from the matcher and the raw scores of the pairs.
-        result: Future that receives the result or the error.
-    """
+    """The work of one request; its sentences are empty if no scores are needed."""
 
     sentence1: Sequence[str]
     sentence2: Sequence[str]
-    finish: Finish
+    finish: Finish  # makes the result from the matcher and the raw scores of the pairs
     result: "asyncio.Future[Any]"
+
+    @property
+    def size(self) -> int:
+        """The number of pairs for which the job counts."""
+        return max(1, len(self.sentence1))
 
 
 @dataclass
@@ -49,27 +49,17 @@ class ServedRun:
     """A run that is served.
 
     While its thread scores one batch, new requests wait; it then takes as many of them together as
-    fit into a batch. A request that finds the thread idle waits a moment for others.
-
-    Attributes:
-        name: Name of the run in requests.
-        matcher: The matcher, which only the thread uses.
-        thread: The thread.
-        engine: Engine that runs the model.
-        batch_size: Maximum number of pairs per batch.
-        wait: Seconds that a request waits for others.
-        most_waiting: Maximum number of waiting pairs.
-        observe: Function that is called after each batch, with its numbers of requests and pairs, and
-            its seconds.
+    fit into a batch. A request that finds the thread idle waits a moment for others. After each
+    batch, `observe` is called with its numbers of requests and pairs, and its seconds.
     """
 
     name: str
-    matcher: BaseMatcher
+    matcher: BaseMatcher  # only the thread uses it
     thread: ThreadPoolExecutor
     engine: str = "keras"
-    batch_size: int = 64
-    wait: float = 0.003
-    most_waiting: int = 16_384
+    batch_size: int = 64  # most pairs per batch
+    wait: float = 0.003  # seconds that a request waits for others
+    most_waiting: int = 16_384  # pairs
     observe: Callable[[int, int, float], None] = lambda requests, pairs, seconds: None
     waiting: int = 0  # pairs
     _jobs: deque[Job] = field(default_factory=deque)
@@ -79,13 +69,23 @@ class ServedRun:
     def start(
         cls, name: str, folder: Path, load: Callable[[Path], BaseMatcher], **options: Any
     ) -> "ServedRun":
-        """Load and probe a run; `options` are further attributes.
+        """Load a matcher and let it predict, so that it needs nothing from the folder any more.
+
+        `options` are further attributes.
 
         Raises:
             InputError: The matcher cannot be loaded, or does not answer.
         """
-        thread = ThreadPoolExecutor(1, thread_name_prefix="matcher")
-        return cls(name, load_and_probe(folder, load), thread, **options)
+        matcher = load(folder)
+        if isinstance(matcher, Matcher):
+            matcher.explainer()  # Keras names its parts by counters of the thread: here as the model's
+        try:
+            matcher.predict(PROBE)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"{folder} does not answer test pairs: {first_line(error)}") from error
+        return cls(name, matcher, ThreadPoolExecutor(1, thread_name_prefix="matcher"), **options)
 
     async def ask(
         self, finish: Finish, sentence1: Sequence[str] = (), sentence2: Sequence[str] = ()
@@ -96,11 +96,11 @@ class ServedRun:
             Overloaded: Too many pairs are waiting.
         """
         loop = asyncio.get_running_loop()
-        if self.waiting + max(1, len(sentence1)) > self.most_waiting:
-            raise Overloaded
         job = Job(sentence1, sentence2, finish, loop.create_future())
+        if self.waiting + job.size > self.most_waiting:
+            raise Overloaded
         self._jobs.append(job)
-        self.waiting += max(1, len(sentence1))
+        self.waiting += job.size
         if self._worker is None or self._worker.done():
             self._worker = loop.create_task(self._work())
         try:
@@ -108,7 +108,7 @@ class ServedRun:
         except asyncio.CancelledError:  # it was given up: it makes room for others
             if job in self._jobs:
                 self._jobs.remove(job)
-                self.waiting -= max(1, len(sentence1))
+                self.waiting -= job.size
             raise
 
     async def _work(self) -> None:
@@ -120,19 +120,16 @@ class ServedRun:
             while self._jobs and self._fits(jobs):
                 jobs.append(self._take())
             jobs = [job for job in jobs if not job.result.done()]  # others were given up
-            for job, (result, error) in zip(
-                jobs, await loop.run_in_executor(self.thread, self._answer, jobs)
-            ):
-                if job.result.done():
-                    continue
-                if error is None:
+            found = await loop.run_in_executor(self.thread, self._answer, jobs)
+            for job, (result, error) in zip(jobs, found):
+                if not job.result.done() and error is None:
                     job.result.set_result(result)
-                else:
+                elif not job.result.done():
                     job.result.set_exception(error)
 
     def _take(self) -> Job:
         job = self._jobs.popleft()
-        self.waiting -= max(1, len(job.sentence1))
+        self.waiting -= job.size
         return job
 
     def _fits(self, jobs: list[Job]) -> bool:
@@ -153,11 +150,10 @@ class ServedRun:
         if first:
             self.observe(len(jobs), len(first), time.perf_counter() - start)
         found: list[tuple[Any, Exception | None]] = []
-        end = 0
         for job in jobs:
-            begin, end = end, end + len(job.sentence1)
+            some, raw = np.split(raw, [len(job.sentence1)])
             try:
-                found.append((job.finish(matcher, raw[begin:end]), None))
+                found.append((job.finish(matcher, some), None))
             except Exception as error:
                 found.append((None, error))
         return found
@@ -177,17 +173,3 @@ class ServedRun:
             "engine": self.engine,
             "explains": self.engine == "keras",
         }
-
-
-def load_and_probe(folder: Path, load: Callable[[Path], BaseMatcher]) -> BaseMatcher:
-    """Load a matcher and let it predict, so that it needs nothing from the folder any more."""
-    matcher = load(folder)
-    if isinstance(matcher, Matcher):
-        matcher.explainer()  # Keras names its parts by counters of the thread: here as the model's
-    try:
-        matcher.predict(PROBE)
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(f"{folder} does not answer test pairs: {first_line(error)}") from error
-    return matcher

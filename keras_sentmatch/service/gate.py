@@ -32,30 +32,17 @@ PAIRS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a request.
-
-    Attributes:
-        body_bytes: Maximum size of the body in bytes.
-        pairs: Maximum number of pairs, or of candidates to rank.
-        characters: Maximum number of characters of a sentence.
-        read_seconds: Seconds within which the whole request must arrive.
-        answer_seconds: Seconds within which it must be answered.
-    """
+    """Limits of a request."""
 
     body_bytes: int = 1 << 20
-    pairs: int = 1024
-    characters: int = 2000
-    read_seconds: float = 10.0
+    pairs: int = 1024  # or candidates to rank
+    characters: int = 2000  # of a sentence
+    read_seconds: float = 10.0  # within which the whole request must arrive
     answer_seconds: float = 30.0
 
 
 class Refused(Exception):
-    """A request that is not answered.
-
-    Args:
-        status: Its HTTP status.
-        message: What happened, what was expected and how to fix it.
-    """
+    """A request that is not answered, with its HTTP status."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
         super().__init__(message)
@@ -116,13 +103,7 @@ class Metrics:
 class Gate:
     """ASGI middleware: refuses requests without a key, too large or too slow; counts all requests.
 
-    Args:
-        app: The app behind the gate.
-        limits: Limits of a request.
-        keys: Keys; a request needs one of them unless there are none.
-        metrics: Counters of requests.
-        paths: Paths that are counted by name; all others are counted together.
-        posts: Paths that expect JSON.
+    The paths `posts` expect JSON. Requests for other paths than `paths` are counted together.
     """
 
     def __init__(
@@ -175,7 +156,8 @@ class Gate:
                 www_authenticate='Basic realm="keras-sentmatch"',
             )
         elif scope["method"] == "POST" and scope["path"] in self.posts:
-            if not _is_json(headers.get(b"content-type", b"")):
+            kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+            if kind != b"application/json":
                 refused = Refused(415, "expected JSON. Send Content-Type: application/json.")
         body = bytearray()
         try:
@@ -212,10 +194,6 @@ class Gate:
             with contextlib.suppress(binascii.Error):
                 given = base64.b64decode(value.strip(), validate=True).partition(b":")[2]
         return any([hmac.compare_digest(key, given) for key in self.keys])
-
-
-def _is_json(content_type: bytes) -> bool:
-    return content_type.partition(b";")[0].strip().lower() == b"application/json"
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

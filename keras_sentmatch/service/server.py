@@ -99,12 +99,10 @@ class Protocol(H11Protocol):
 
 
 def make_server(app: Any, *, read_seconds: float, grace: float) -> uvicorn.Server:
-    """Make a server for an ASGI app, which SIGTERM and SIGINT stop once open requests are answered.
+    """Make a server, which SIGTERM and SIGINT stop once open requests are answered.
 
-    Args:
-        app: The app.
-        read_seconds: Seconds within which a client must send the head of a request.
-        grace: Seconds that open requests have when the server stops.
+    A client must send the head of a request within `read_seconds`. Open requests have `grace`
+    seconds when the server stops.
     """
     protocol = type("Protocol", (Protocol,), {"read_seconds": read_seconds})
     config = uvicorn.Config(

@@ -15,7 +15,7 @@ from keras_sentmatch.applications import PairModel
 from keras_sentmatch.data.dataset import numbered
 from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.encoders.batches import prediction_batches
-from keras_sentmatch.inference.learned import LearnedPairs, also_learned, pair_keys
+from keras_sentmatch.inference.learned import LearnedPairs, pair_keys
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.training import resume
@@ -252,7 +252,8 @@ class Run:
                     f"The teacher or the first run learned from {known:,} of {len(measured):,} {role} "
                     "pairs, so metrics on them are too good. Use other pairs."
                 )
-        return also_learned(learned, others)
+        keys = [learned.keys, *(other.keys for other in others)]
+        return replace(learned, keys=np.concatenate(keys))
 
     @property
     def facts(self) -> dict[str, Any]:

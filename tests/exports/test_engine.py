@@ -188,8 +188,20 @@ def test_a_calibration_needs_no_other_model(made):
     assert (made / "onnx" / "run.json").stat().st_mtime_ns == noted
 
 
-def test_other_weights_are_never_answered_for(made, tmp_path, monkeypatch):
-    folder = shutil.copytree(made, tmp_path / "other")
+def test_scores_and_other_weights(tmp_path, monkeypatch):
+    """A model that learns no words. No other weights are answered for."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tf2onnx")
+    folder, asked = tmp_path / "run", (["w1 w2", ""], ["w3", "w9"])
+    tiny(outputs=1).save(folder)
+    for use in (
+        OnnxMatcher.load,
+        lambda run: BatchScorer(run, engine="onnx")({"sentence1": ["a"], "sentence2": ["b"]}),
+    ):
+        with pytest.raises(InputError, match='no ONNX model of its present weights.*load.*"onnx"'):
+            use(folder)
+    both = [load(folder, engine=name).predict_proba(*asked) for name in ("keras", "onnx")]
+    np.testing.assert_allclose(*both, atol=TOLERANCE)
     matcher = Matcher.load(folder)
     matcher.model.set_weights([-w for w in matcher.model.get_weights()])
     matcher.save(folder)
@@ -197,14 +209,10 @@ def test_other_weights_are_never_answered_for(made, tmp_path, monkeypatch):
     def refuse(ensemble, made):
         raise InputError("ONNX cannot express this Toy: an operation. Export it as a SavedModel.")
 
-    with monkeypatch.context() as patched:
-        patched.setitem(WRITERS, "onnx", refuse)
-        patched.setattr("keras_sentmatch.exports.exporting._tensorflow_on_cpu", lambda: True)
-        with pytest.raises(InputError, match="making it failed: ONNX cannot express this Toy"):
-            load(folder, engine="onnx")
-    want = matcher.predict_proba(FIRST[:2], SECOND[:2])
-    got = load(folder, engine="onnx").predict_proba(FIRST[:2], SECOND[:2])
-    np.testing.assert_allclose(got, want, atol=TOLERANCE)
+    monkeypatch.setitem(WRITERS, "onnx", refuse)
+    monkeypatch.setattr("keras_sentmatch.exports.exporting._tensorflow_on_cpu", lambda: True)
+    with pytest.raises(InputError, match="making it failed: ONNX cannot express this Toy"):
+        load(folder, engine="onnx")
 
 
 def in_another_file(model, package):
@@ -292,25 +300,3 @@ def test_what_it_cannot_do(run, monkeypatch):
             InputError, match="needs onnxruntime and onnx. .*pip install onnxruntime onnx"
         ):
             use(run, engine="onnx")
-
-
-def test_inference_does_not_make_a_model(tmp_path):
-    pytest.importorskip("onnxruntime")
-    tiny(outputs=1).save(tmp_path / "run")
-    for use in (
-        OnnxMatcher.load,
-        lambda run: BatchScorer(run, engine="onnx")({"sentence1": ["a"], "sentence2": ["b"]}),
-    ):
-        with pytest.raises(InputError, match='no ONNX model of its present weights.*load.*"onnx"'):
-            use(tmp_path / "run")
-
-
-def test_scores_and_models_that_learn_no_words(tmp_path):
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("tf2onnx")
-    tiny(outputs=1).save(tmp_path / "run")
-    both = [load(tmp_path / "run", engine=name) for name in ("keras", "onnx")]
-    keras_one, matcher = (m.predict(["w1 w2", ""], ["w3", "w9"]) for m in both)
-    assert [row.score for row in matcher] == pytest.approx(
-        [row.score for row in keras_one], abs=1e-5
-    )

@@ -7,6 +7,7 @@ option, must then give the undisturbed result. Nothing incomplete may stand unde
 """
 
 import ctypes
+import functools
 import hashlib
 import io
 import multiprocessing
@@ -26,15 +27,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 WRITES = {
-    "os.rename",
-    "os.remove",
-    "os.mkdir",
-    "os.rmdir",
-    "os.link",
-    "os.symlink",
-    "shutil.rmtree",
-}
+    "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "shutil.rmtree",
+}  # fmt: skip
+TEXTS = {".json", ".md", ".html", ".toml", ".csv", ".tsv", ".txt", ""}
 SMALL = "--data pairs.tsv --set model.units=2 --set vectors.dim=4 --seed 1"
 
 
@@ -81,15 +79,9 @@ COMMANDS = {
     "export --format onnx": Command("export run --format onnx --out out", "out", needs="tf2onnx"),
 }  # fmt: skip
 FAULTS = (
-    "kill",
-    "ctrl-c",
-    "ctrl-c twice",
-    "disk full",
-    "read-only",
-    "input changed",
-    "input cut",
+    "kill", "ctrl-c", "ctrl-c twice", "disk full", "read-only", "input changed", "input cut",
     "two at once",
-)
+)  # fmt: skip
 
 
 # === The disturbed process ===
@@ -133,12 +125,11 @@ def _acts(fault: str, folder: Path, command: Command) -> Callable[[], None]:
         threading.Timer(0.05, _interrupt).start()
         _interrupt()
 
-    acts = {
-        "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
-        "ctrl-c": _interrupt,
-        "ctrl-c twice": twice,
-    }
-    return acts.get(fault, change if fault.startswith("input") else lambda: None)
+    if fault.startswith("input"):
+        return change
+    kill = functools.partial(os.kill, os.getpid(), signal.SIGKILL)
+    acts = {"kill": kill, "ctrl-c": _interrupt, "ctrl-c twice": twice}
+    return acts.get(fault, lambda: None)
 
 
 FORBIDDEN = (
@@ -281,7 +272,7 @@ def _hash(path: Path, folder: Path) -> str:
     if path.suffix == ".onnx":
         return _hash_onnx(path)
     data = path.read_bytes()
-    if path.suffix in {".json", ".md", ".html", ".toml", ".csv", ".tsv", ".txt", ""}:
+    if path.suffix in TEXTS:
         text = data.decode("utf-8", "replace").replace(str(folder), "…")
         text = re.sub(
             r'("[a-z_]*(?:seconds|time|_s|date|per_second)[a-z_]*": )[^,\n}]+', r"\1…", text
@@ -312,10 +303,8 @@ def _hash_keras(path: Path) -> str:
 
     found = hashlib.sha256()
     with zipfile.ZipFile(path) as archive:
-        config = archive.read("config.json").decode()
-        found.update(
-            re.sub(r"_\d+\b", "", config).encode()
-        )  # Keras numbers the layers of a process
+        # Keras numbers the layers of a process.
+        found.update(re.sub(rb"_\d+\b", b"", archive.read("config.json")))
         with h5py.File(io.BytesIO(archive.read("model.weights.h5")), "r") as weights:
             weights.visititems(lambda name, item: found.update(name.encode() + _bytes(item)))
     return found.hexdigest()[:12]
@@ -375,11 +364,8 @@ class Bench:
             process = start(folder, command)
             assert finish(process) == 0, (folder / "log").read_text()
             out = folder / command.out
-            sizes = [
-                p.stat().st_size
-                for p in ([out] if out.is_file() else out.rglob("*"))
-                if p.is_file()
-            ]
+            files = [out] if out.is_file() else out.rglob("*")
+            sizes = [p.stat().st_size for p in files if p.is_file()]
             self.undisturbed[name] = digest(out), process.count.value, max(sizes)
         return self.undisturbed[name]
 
@@ -402,7 +388,7 @@ class Bench:
             statuses.append(finish(start(folder, command)))
         statuses.append(finish(process))
         log = (folder / "log").read_text("utf-8", "replace")
-        broken = _judge_disturbed(command, folder, fault, statuses, log, want, before)
+        broken = _judge_disturbed(command, folder, fault, statuses, log, (want, before))
         for path in closed:
             path.chmod(0o755)
         if not broken:
@@ -413,9 +399,7 @@ class Bench:
 
     def _judge_again(self, command: Command, folder: Path, fault: str, want: dict[str, str]) -> str:
         """Run the same command again, and compare the result."""
-        if fault.startswith(
-            "input"
-        ):  # restored: the result is that of the inputs, or the command says what changed
+        if fault.startswith("input"):  # restored: the result is as before, or it says what changed
             shutil.copy(self.base / command.reads, folder / command.reads)
         (folder / "log").unlink()
         finished = (folder / command.out).exists() and digest(folder / command.out) == want
@@ -427,24 +411,17 @@ class Bench:
             refused = fault.startswith("input") and "error:" in log
             return "" if refused else f"again: status {status}: {log[-600:]}"
         got = digest(folder / command.out)
-        different = sorted(k for k in {*want, *got} if want.get(k) != got.get(k))
-        if different:
-            return f"again: other {', '.join(different)}"
+        different = {k for k in {*want, *got} if want.get(k) != got.get(k)}
         known = {*(p.name for p in self.base.iterdir()), command.out, "log"}
-        left = sorted(p.name for p in folder.iterdir() if p.name not in known)
-        if fault == "kill":  # nobody can remove the hidden temporary file of a killed process
-            left = [name for name in left if not name.startswith(".")]
-        return f"again: left {', '.join(left)}" if left else ""
+        left = {p.name for p in folder.iterdir()} - known
+        found = sorted(different | left)
+        if fault == "kill":  # nobody can remove the hidden temporary files of a killed process
+            found = [name for name in found if Path(name).name[:1] != "."]
+        return f"again: other {', '.join(found)}" if found else ""
 
 
 def _judge_disturbed(
-    command: Command,
-    folder: Path,
-    fault: str,
-    statuses: list[int],
-    log: str,
-    want: dict[str, str],
-    before: dict[str, str],
+    command: Command, folder: Path, fault: str, statuses: list[int], log: str, whole: tuple
 ) -> str:
     if 99 in statuses:
         return "hangs"
@@ -455,13 +432,24 @@ def _judge_disturbed(
     if fault == "two at once" and 0 not in statuses:
         return f"neither of two finished: {log[-600:]}"
     out = folder / command.out
-    if (
-        out.is_file()
-        and fault not in ("input changed", "input cut")
-        and digest(out) not in (want, before)
-    ):
+    if out.is_file() and not fault.startswith("input") and digest(out) not in whole:
         return "an incomplete file stands under the final name"
-    return ""
+    files = (path for path in out.rglob("*") if path.is_file() and path.name[0] != ".")
+    cut = sorted(str(path.relative_to(folder)) for path in files if _is_cut(path))
+    return f"cut: {', '.join(cut)}" if cut else ""
+
+
+def _is_cut(path: Path) -> bool:
+    """Whether a file is empty or lacks its end."""
+    if path.suffix in {".keras", ".npz"}:
+        return not zipfile.is_zipfile(path)
+    if path.suffix == ".npy":
+        try:
+            return np.load(path, mmap_mode="r") is None
+        except ValueError:
+            return True
+    data = path.read_bytes()
+    return not data or path.suffix in TEXTS and not data.endswith((b"\n", b">"))
 
 
 def write_inputs(folder: Path) -> None:

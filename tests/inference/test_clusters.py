@@ -46,7 +46,6 @@ def recipe(name):
 
 
 def run(code, home):
-    """Runs a program in that folder."""
     (home / "recipe.py").write_text(code)
     variables = {
         "KERAS_BACKEND": keras.config.backend(),

@@ -11,7 +11,7 @@ from keras_sentmatch.inference.ensemble import EnsembleMatcher, load_run
 from tests.inference.test_matcher import NAMES, make_encoder, make_model
 
 TEXTS = ["a dog runs", "two cats"]
-TASK = {"task": "classification"}
+TASK, SCORE = {"task": "classification"}, {"task": "regression"}
 
 
 class Many:
@@ -22,7 +22,7 @@ class Many:
         three, two, one = (make_model(self.encoder, n) for n in (3, 2, 1))
         self.three = Matcher(three, self.encoder, NAMES, **TASK)
         self.two = Matcher(two, self.encoder, ("no", "yes"), **TASK)
-        self.one = Matcher(one, self.encoder, None, task="regression")
+        self.one = Matcher(one, self.encoder, None, **SCORE)
         self.both = EnsembleMatcher([self.two])
 
     def make(self, names=NAMES, encoder=None, task="classification", **options):
@@ -66,38 +66,23 @@ CALLS = [
     (lambda m: m.one.rank("q", TEXTS, label="yes"), "label='yes' is not possible.*returns a score"),
     (lambda m: m.three.evaluate(PairDataset(["a"], ["b"])), "no labels"),
     (lambda m: m.three.evaluate(PairDataset([], [], [])), "no pairs"),
-    (
-        lambda m: m.three.evaluate(PairDataset(["a"], ["b"], ["yes"])),
-        "unknown: yes.*THEIRS.*OURS",
-    ),
+    (lambda m: m.three.evaluate(PairDataset(["a"], ["b"], ["yes"])), "unknown: yes.*THEIRS"),
     (lambda m: m.three.evaluate(PairDataset(["a"], ["b"], [0.5])), "are numbers"),
     (lambda m: m.one.evaluate(PairDataset(TEXTS, TEXTS, [0, 1])), "returns a score"),
     (lambda m: m.one.calibrate(PairDataset(["a"], ["b"], [0.5])), "Only matchers .*calibrated"),
-    (
-        lambda m: m.make(encoder=PairEncoder(["a"], features=("char",))),
-        "needs word_ids_1, word_ids",
-    ),
+    (lambda m: m.make(encoder=PairEncoder(["a"], features=("char",))), "needs word_ids_1, word"),
     (lambda m: m.make(("no", "yes")), "has 3 classes"),
     (lambda m: m.make(None), "has 3 classes, but the label names are none"),
     (lambda m: m.make(("no", "no", "yes")), "Give each class a different name"),
     (lambda m: m.make(threshold=0.5), "threshold=0.5"),
-    (
-        lambda m: m.make(task="classify"),
-        "'classify' is not a task. Expected one of 'classification'",
-    ),
-    (
-        lambda m: Matcher(m.one.model, m.encoder, None, task="regression", temperature=2.0),
-        "a score",
-    ),
+    (lambda m: m.make(task="classify"), "'classify' is not a task.*one of 'classification'"),
+    (lambda m: Matcher(m.one.model, m.encoder, None, **SCORE, temperature=2.0), "a score"),
     (lambda m: EnsembleMatcher([]), "needs members"),
     (lambda m: EnsembleMatcher([m.two, m.three]), "Member 1 .*same labels"),
+    (lambda m: EnsembleMatcher([m.two], abstain_below=(0.5,)), "one probability per label .no, y"),
     (
-        lambda m: EnsembleMatcher([m.two], abstain_below=(0.5,)),
-        "one probability per label .no, yes",
-    ),
-    (
-        lambda m: EnsembleMatcher([m.two], abstain_below=(0.5, 2.0)),
-        "one probability per label .no, yes",
+        lambda m: EnsembleMatcher([m.two], abstain_below=(0.5, 2)),
+        "one probability per label .no, y",
     ),
     (lambda m: load_run("x", engine="openvino"), "'openvino'.*'keras', 'onnx'"),
     (lambda m: BatchScorer("x")({"sentence1": ["a"]}), "columns sentence1. .* 'sentence2'"),

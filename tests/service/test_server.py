@@ -95,25 +95,6 @@ def test_a_large_body_is_refused_so_that_its_sender_reads_why(port):
         assert client.recv(100).startswith(b"HTTP/1.1 413")
 
 
-def test_clients_at_once_are_answered_in_common_batches():
-    matcher = Stub(delay=0.05)
-    with on_a_port([served(matcher)]) as port:
-        texts = ["a" * n for n in range(24)]
-        found = {}
-
-        def client(text):
-            found[text] = ask(port, body={"sentence1": text, "sentence2": ""})[1]["probabilities"]
-
-        threads = [threading.Thread(target=client, args=(text,)) for text in texts]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    wanted = {text: pytest.approx((len(text) + 1) / (len(text) + 2)) for text in texts}
-    assert {text: answer["no"] for text, answer in found.items()} == wanted
-    assert len(matcher.batches) < len(texts)
-
-
 def test_what_is_in_flight_is_answered_at_the_end():
     matcher = Stub(delay=0.5)
     with on_a_port([served(matcher)]) as port:
