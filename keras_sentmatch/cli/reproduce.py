@@ -26,10 +26,10 @@ def reproduce(
     data: Annotated[
         Path, option("Folder with a folder for each data set: sick, msrp, snli, ….")
     ] = Path("data"),
-    seeds: Annotated[int | None, option("Number of seeds. Default: the paper's.")] = None,
-    limit: Annotated[int | None, option("Maximum number of pairs of each part.")] = None,
+    seeds: Annotated[int | None, option("Number of seeds. Default: the paper's.", min=1)] = None,
+    limit: Annotated[int | None, option("Maximum number of pairs of each part.", min=1)] = None,
     epochs: Annotated[
-        int | None, option("Maximum number of epochs. Default: the recipes'.")
+        int | None, option("Maximum number of epochs. Default: the recipes'.", min=1)
     ] = None,
     backbone: Annotated[
         list[str] | None,
@@ -52,7 +52,6 @@ def reproduce(
     backend: options.Backend = None,
 ) -> None:
     """Make a table or figure of one of the papers; the same command goes on where it was stopped."""
-    options.check_at_least(1, seeds=seeds, limit=limit, epochs=epochs)
     from keras_sentmatch.reproduction.artefact import load_artefact
 
     if artefact == "list":

@@ -122,9 +122,11 @@ class ServedRun:
             jobs = [job for job in jobs if not job.result.done()]  # others were given up
             found = await loop.run_in_executor(self.thread, self._answer, jobs)
             for job, (result, error) in zip(jobs, found):
-                if not job.result.done() and error is None:
+                if job.result.done():
+                    continue
+                if error is None:
                     job.result.set_result(result)
-                elif not job.result.done():
+                else:
                     job.result.set_exception(error)
 
     def _take(self) -> Job:

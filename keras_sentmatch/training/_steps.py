@@ -246,14 +246,13 @@ class Run:
         folders = [member for run in runs for member in members_of(Path(run))]
         others = [found for folder in folders if (found := LearnedPairs.read(folder))]
         for role, measured in self.data.measured.items() if others else ():
-            known = np.any([other.rows(measured) >= 0 for other in others], axis=0).sum()
-            if known:
+            if known := int(np.any([other.rows(measured) >= 0 for other in others], axis=0).sum()):
                 log.warning(
                     f"The teacher or the first run learned from {known:,} of {len(measured):,} {role} "
                     "pairs, so metrics on them are too good. Use other pairs."
                 )
-        keys = [learned.keys, *(other.keys for other in others)]
-        return replace(learned, keys=np.concatenate(keys))
+        keys = np.concatenate([learned.keys, *(other.keys for other in others)])
+        return replace(learned, keys=keys)
 
     @property
     def facts(self) -> dict[str, Any]:
