@@ -71,7 +71,8 @@ class EnsembleMatcher(BaseMatcher):
         whole = len(found) == len(self.members) and all(one.scores is not None for one in found)
         if whole and all(np.array_equal(found[0].keys, other.keys) for other in found):
             scores = [m.tempered(m.learned.scores) for m in self.members]
-            return replace(found[0], scores=np.asarray(np.mean(scores, axis=0)))
+            joint: LearnedPairs = replace(found[0], scores=np.mean(scores, axis=0))
+            return joint
         return LearnedPairs(np.concatenate([learned.keys for learned in found]))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
