@@ -20,10 +20,6 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         InputError: The port is in use or forbidden, or the host does not belong to this machine.
     """
-    if not 0 <= port < 1 << 16:
-        raise InputError(
-            f"--port {port} is out of range. Expected a number from 0 (any free port) to 65535."
-        )
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:

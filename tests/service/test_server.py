@@ -114,8 +114,6 @@ def test_addresses_that_cannot_be_had():
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"port {port} .*in use"):
             listen("127.0.0.1", port)
-    with pytest.raises(InputError, match="0 .* to 65535"):
-        listen("127.0.0.1", 70_000)
     with pytest.raises(InputError, match="Cannot listen on 192.0.2.1"):
         listen("192.0.2.1", 0)
 
@@ -146,7 +144,7 @@ def test_names_and_keys(tmp_path):
 
 def test_options_that_cannot_be(capsys):
     for options, said in (
-        (["--port", "-1"], "--port -1"),
+        (["--port", "-1"], "'--port'"),
         (["--set", "pairs=0"], "--set pairs=0 is not accepted. Expected LIMIT=NUMBER"),
         (["--set", "read_seconds=nan"], "with a number above 0 for one of body_bytes, pairs"),
         (["--set", "waiting=5"], "--set waiting=5 is not accepted"),
