@@ -53,9 +53,8 @@ class SearchResult:
     score: float  # of the best trial on the validation pairs
     objective: str  # name of the score
     trials: list[Row]  # of `trials.csv`
-    retrained: dict[str, Any] | None = (
-        None  # `metrics.json` or, with several seeds, `ensemble.json`
-    )
+    # `metrics.json` of the best recipe retrained; with several seeds `ensemble.json`
+    retrained: dict[str, Any] | None = None
     interrupted: bool = False  # by Ctrl-C
 
 

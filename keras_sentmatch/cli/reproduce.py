@@ -89,8 +89,8 @@ def _backbones(given: Sequence[str]) -> dict[str, str]:
 
 def _print_plan(found: "Artefact", data: Path, given: tuple[Any, ...]) -> None:
     """Print each training and about how long it takes, and all of them together."""
-    from keras_sentmatch.reproduction._runs import Settings
     from keras_sentmatch.reproduction.run import plan
+    from keras_sentmatch.reproduction.runs import Settings
 
     settings, lines, total = Settings(*given), [], 0.0
     for run, seconds, reason in plan(found, data, settings):
@@ -108,8 +108,8 @@ def _print_plan(found: "Artefact", data: Path, given: tuple[Any, ...]) -> None:
 
 def _all(data: Path) -> list[list[Any]]:
     """Return a line for each table and figure, with the data sets that are in the folder."""
-    from keras_sentmatch.reproduction._data import find_data
     from keras_sentmatch.reproduction.artefact import list_artefacts, load_artefact
+    from keras_sentmatch.reproduction.data_sets import find_data
 
     lines = []
     for name in list_artefacts():

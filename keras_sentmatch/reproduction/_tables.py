@@ -13,10 +13,10 @@ import keras
 import numpy as np
 
 from keras_sentmatch.display.tables import cell, markdown_table, without_formula
-from keras_sentmatch.reproduction._data import Parts
 from keras_sentmatch.reproduction._figures import draw
-from keras_sentmatch.reproduction._runs import Run, RunTable, Settings, runs_of, why_not
 from keras_sentmatch.reproduction.artefact import Artefact, Column, Row
+from keras_sentmatch.reproduction.data_sets import Parts
+from keras_sentmatch.reproduction.runs import Run, RunTable, Settings, runs_of, why_not
 from keras_sentmatch.safety import replace_file
 
 SIGNIFICANT = 0.05

@@ -18,10 +18,10 @@ from keras_sentmatch.explanations import explain
 from keras_sentmatch.explanations.pictures import Picture
 from keras_sentmatch.exports import load
 from keras_sentmatch.inference import Matcher
-from keras_sentmatch.reproduction._data import Parts, load_parts, what_is_needed
-from keras_sentmatch.reproduction._runs import Run, RunTable, Settings, runs_of, why_not
 from keras_sentmatch.reproduction._tables import save_result
 from keras_sentmatch.reproduction.artefact import Artefact, Column, Row, load_artefact
+from keras_sentmatch.reproduction.data_sets import Parts, load_parts, what_is_needed
+from keras_sentmatch.reproduction.runs import Run, RunTable, Settings, runs_of, why_not
 from keras_sentmatch.safety import first_line
 from keras_sentmatch.training.profiling import profile_recipe
 from keras_sentmatch.training.recipe import Recipe

@@ -10,7 +10,7 @@ from keras_sentmatch.data.formats import FORMATS
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.reproduction import list_artefacts, load_artefact, reproduce
 from keras_sentmatch.reproduction import run as module
-from keras_sentmatch.reproduction._runs import Settings, runs_of
+from keras_sentmatch.reproduction.runs import Settings, runs_of
 from keras_sentmatch.transformations import TRANSFORMATIONS
 
 SMALL = ["vectors.source=none", "vectors.dim=4", "model.units=4", "training.batch_size=16"]
