@@ -8,8 +8,9 @@ import pytest
 from keras_sentmatch.applications import DecomposableAttention, InferSent, ShortcutStacked
 from keras_sentmatch.errors import InputError
 from tests import oracles
-from tests.applications.common import WORDS, both_ways, model_case, weights_of
-from tests.harness import arguments_act, run_checks, value
+from tests.applications.common import WORDS, model_case
+from tests.case import value, weights_of
+from tests.harness import arguments_act, run_checks
 from tests.oracles_recurrent import class_probabilities, dense, zero_pads
 
 SMALL = {"vocabulary_size": 10, "embedding_dim": 3}
@@ -26,7 +27,8 @@ def read(model, inputs):
 
 
 def bilstm(x, mask, layer):
-    return oracles.bidirectional_rnn("lstm", x, mask, *both_ways(layer))[0]
+    directions = (weights_of(rnn) for rnn in (layer.forward_rnn, layer.backward_rnn))
+    return oracles.bidirectional_rnn("lstm", x, mask, *directions)[0]
 
 
 def classified(model, names, *vectors):
