@@ -143,7 +143,7 @@ def argument_docs(cls: type) -> dict[str, str]:
         if base.__module__.partition(".")[0] in ("builtins", "keras", "torch"):
             continue
         docs = base.__doc__, vars(base).get("__init__", base).__doc__
-        text = "\n\n".join(inspect.cleandoc(doc or "") for doc in docs)
+        text = "".join(inspect.cleandoc(doc or "") + "\n\n" for doc in docs)
         for block in re.findall(r"^Args:\n((?:    .*\n|\n)*)", text, re.M):
             for name, words in re.findall(r"^    (\w+): ((?:.*\n)(?:     +.*\n)*)", block, re.M):
                 found[name] = re.sub(r" Defaults to .*?\.$", "", " ".join(words.split()))
@@ -190,7 +190,7 @@ def _profile(model: str, backend: str, settings: list[str], as_json: bool) -> No
     rows.append(("all but word embeddings", found["parameters_without_word_embeddings"]))
     print_table(["layer", "parameters"], rows, f"{model}, {found['vocabulary_size']:,} words")
     times = [
-        (what, *(found[f"{key}_{unit}"] for unit in ("first_s", "ms", "pairs_per_s")))
+        (what, found[f"{key}_first_s"], found[f"{key}_ms"], int(found[f"{key}_pairs_per_s"]))
         for what, key in (("forward", "forward"), ("training step", "train"))
     ]
     sizes = f"batches of {SIZES['batch_size']} pairs, {SIZES['length']} tokens per {found['unit']}"

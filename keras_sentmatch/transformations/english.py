@@ -9,40 +9,22 @@ from typing import NamedTuple
 from unicodedata import category
 
 _DATA = tomllib.loads(files(__package__).joinpath("english.toml").read_text("utf-8"))
-_SETS = {name: frozenset(text.split()) for name, text in _DATA["sets"].items()}
+SETS = {name: frozenset(text.split()) for name, text in _DATA["sets"].items()}
 NAMES: dict[str, list[str]] = _DATA["names"]
 MONTHS = frozenset([*NAMES["month"], "March", "May"])
 KIND_OF = {name: kind for kind, names in NAMES.items() for name in names}
 TWITTER: dict[str, str] = _DATA["twitter"]
 
-NUMBERS: list[str] = _DATA["lists"]["NUMBERS"]
-TAUTOLOGIES: list[str] = _DATA["lists"]["TAUTOLOGIES"]
-ADVERBS: list[str] = _DATA["lists"]["ADVERBS"]
+LISTS: dict[str, list[str]] = _DATA["lists"]
+NUMBERS = LISTS["NUMBERS"]
+ADVERBS = LISTS["ADVERBS"]
 ADVERBS_OF_QUESTIONS = ADVERBS[:3]
-TAGS: list[str] = _DATA["lists"]["TAGS"]
-MARKS: list[str] = _DATA["lists"]["MARKS"]
-BRACKETS: list[str] = _DATA["lists"]["BRACKETS"]  # opening and closing
-IRRELEVANT: list[str] = _DATA["lists"]["IRRELEVANT"]
 
-BOUNDS = _SETS["BOUNDS"]
-NO_OPPOSITE = _SETS["NO_OPPOSITE"]
-NEVER_OPPOSED = _SETS["NEVER_OPPOSED"]
-NEVER_RENAMED = _SETS["NEVER_RENAMED"]
-PARTICLES = _SETS["PARTICLES"]
-UNWANTED = _SETS["UNWANTED"]
-BE = _SETS["BE"]
-HAVE = _SETS["HAVE"]
-MODALS = _SETS["MODALS"]
+BE = SETS["BE"]
+HAVE = SETS["HAVE"]
+MODALS = SETS["MODALS"]
 AUXILIARIES = BE | HAVE | MODALS | {"do", "does", "did"}
-QUESTION_WORDS = _SETS["QUESTION_WORDS"]
-SUBJECT_QUESTIONS = _SETS["SUBJECT_QUESTIONS"]
-SUBJECTS = _SETS["SUBJECTS"]
-DETERMINERS = _SETS["DETERMINERS"]
-NO_ADVERB_BEFORE = _SETS["NO_ADVERB_BEFORE"]
-NEGATIONS = _SETS["NEGATIONS"]
-FUNCTION_WORDS = _SETS["FUNCTION_WORDS"]
-PLURALS = _SETS["PLURALS"]
-PASTS = _SETS["PASTS"]
+FUNCTION_WORDS = SETS["FUNCTION_WORDS"]
 COMPARED = {"better": "er", "worse": "er", "best": "est", "worst": "est"}
 VOWEL_SOUND = re.compile(
     r"(?!uni(?!n|m)|us[aeiu]|ut[ei]|eu|one\b|once\b)[aeiou]|hour|honest|honou?r|heir", re.IGNORECASE
@@ -99,7 +81,7 @@ def lower_words(text: str) -> set[str]:
 def is_negated(text: str) -> bool:
     """Return whether a sentence contains a negation such as `not` or `n't`."""
     found = lower_words(text)
-    return bool(NEGATIONS & found) or any(word.endswith(("n't", "'t")) for word in found)
+    return bool(SETS["NEGATIONS"] & found) or any(word.endswith(("n't", "'t")) for word in found)
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
@@ -135,9 +117,9 @@ def in_style_of(text: str, addition: str) -> str:
 
 def form(word: str) -> str:
     """Return the ending that tells a word's form, so that `walk` does not replace `running`."""
-    if word in PLURALS:
+    if word in SETS["PLURALS"]:
         return "s"
-    if word in PASTS:
+    if word in SETS["PASTS"]:
         return "ed"
     if word in COMPARED:
         return COMPARED[word]

@@ -13,8 +13,10 @@ from keras_sentmatch.transformations import english
 from keras_sentmatch.transformations.english import (
     FUNCTION_WORDS,
     KIND_OF,
+    LISTS,
     MONTHS,
     NAMES,
+    SETS,
     Word,
     apply,
     form,
@@ -111,11 +113,11 @@ def _swap_ant(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     """
     assert context.lexicon is not None
     shared, every = lower_words(one) & lower_words(two), lower_words(one) | lower_words(two)
-    if _cannot_contradict(one, two) or every & english.NO_OPPOSITE:
+    if _cannot_contradict(one, two) or every & SETS["NO_OPPOSITE"]:
         return None
     choices = []
     for word in _replaceable(two):
-        if word.lower not in shared or word.lower in english.NEVER_OPPOSED:
+        if word.lower not in shared or word.lower in SETS["NEVER_OPPOSED"]:
             continue
         others = context.lexicon.antonyms(word.lower)
         fitting = [
@@ -137,7 +139,7 @@ def _num_word(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     shared, every = lower_words(one) & lower_words(two), lower_words(one) | lower_words(two)
     found, choices = words(two), []
     for place, word in enumerate(found):
-        bounded = any(near.lower in english.BOUNDS for near in found[max(0, place - 3) : place])
+        bounded = any(near.lower in SETS["BOUNDS"] for near in found[max(0, place - 3) : place])
         if word.lower in shared and not bounded and stands_alone(two, word):
             near = {other.text for other in found[max(0, place - 1) : place + 2]}
             most = 28 if near & MONTHS else None  # a day of a month
@@ -184,7 +186,7 @@ def _add_sent(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     start, body, end = _strip(two)
     if not body:
         return None
-    addition = rng.choice([t for t in english.TAUTOLOGIES if context.may(t)])
+    addition = rng.choice([t for t in LISTS["TAUTOLOGIES"] if context.may(t)])
     addition = f"{addition.capitalize()}." if body[-1] in ".?!…" else f"and {addition}"
     return one, f"{start}{body} {in_style_of(two, addition)}{end}"
 
@@ -200,7 +202,7 @@ def _insert_adv(one: str, two: str, rng: random.Random, context: Context) -> Pai
 
 
 def _asks(text: str) -> bool:
-    starts = [word.lower in english.QUESTION_WORDS for word in words(text)[:1]]
+    starts = [word.lower in SETS["QUESTION_WORDS"] for word in words(text)[:1]]
     return any(starts) or text.rstrip().endswith("?")
 
 
@@ -211,7 +213,7 @@ def _adverb_place(text: str) -> int | None:
     for place, word in enumerate(found[:-1]):
         then = found[place + 1]
         apart = text[word.end : then.start].strip() or (place and found[place - 1].lower == "to")
-        if word.lower not in english.AUXILIARIES or apart or then.lower in english.NO_ADVERB_BEFORE:
+        if word.lower not in english.AUXILIARIES or apart or then.lower in SETS["NO_ADVERB_BEFORE"]:
             continue
         if not asks:
             past = form(then.lower) == "ed"
@@ -219,15 +221,15 @@ def _adverb_place(text: str) -> int | None:
                 return word.end
             continue
         before = found[place - 1].lower if place else ""
-        if before in english.SUBJECT_QUESTIONS and word.lower in english.BE:
-            if then.lower in english.DETERMINERS:
+        if before in SETS["SUBJECT_QUESTIONS"] and word.lower in english.BE:
+            if then.lower in SETS["DETERMINERS"]:
                 return word.end
         elif before in ("i", "you", "we", "they", "he", "she", "it", "there"):
             return word.end
-        if then.lower in english.SUBJECTS and place + 2 < len(found):
+        if then.lower in SETS["SUBJECTS"] and place + 2 < len(found):
             after = found[place + 2]
             together = not text[then.end : after.start].strip()
-            if together and after.lower not in english.NO_ADVERB_BEFORE:
+            if together and after.lower not in SETS["NO_ADVERB_BEFORE"]:
                 return then.end
         return None
     return None
@@ -240,7 +242,7 @@ def _append_irr(one: str, two: str, rng: random.Random, context: Context) -> Pai
     present = lower_words(one) | lower_words(two)
     choices = [
         sentence
-        for sentence in english.IRRELEVANT
+        for sentence in LISTS["IRRELEVANT"]
         if not (lower_words(sentence) - FUNCTION_WORDS) & present and context.may(sentence)
     ]
     if not body or not choices:
@@ -259,8 +261,8 @@ def _add_punc(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     start, body, end = _strip(two)
     if not body:
         return None
-    brackets = rng.choice(english.BRACKETS)
-    return one, f"{start}{brackets[0]}{body}{rng.choice(english.MARKS)}{brackets[1]}{end}"
+    brackets = rng.choice(LISTS["BRACKETS"])
+    return one, f"{start}{brackets[0]}{body}{rng.choice(LISTS['MARKS'])}{brackets[1]}{end}"
 
 
 @_transformation("BackTrans", "the second sentence translated there and back", needs="translate")
@@ -282,7 +284,7 @@ def _twitter_type(one: str, two: str, rng: random.Random, context: Context) -> P
         return None
     body = _SHORTENED.sub(shorten, body)
     letters = "".join(rng.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(8))
-    extra = rng.choice(("@" + letters, "#" + rng.choice(english.TAGS), "https://t.co/" + letters))
+    extra = rng.choice(("@" + letters, "#" + rng.choice(LISTS["TAGS"]), "https://t.co/" + letters))
     first = extra.startswith("@") and rng.random() < 0.5
     return one, start + (f"{extra} {body}" if first else f"{body} {extra}") + end
 
@@ -334,7 +336,7 @@ def _swap_syn(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     assert context.lexicon is not None
     lexicon, present, choices = context.lexicon, lower_words(one) | lower_words(two), []
     for word in _replaceable(two):
-        if word.lower in english.NEVER_RENAMED:
+        if word.lower in SETS["NEVER_RENAMED"]:
             continue
         opposed = lexicon.antonyms(word.lower) if "antonyms" in lexicon.kinds else ()
         others = [
@@ -372,13 +374,13 @@ def _replaceable(text: str) -> list[Word]:
         and word.lower not in english.NUMBERS
         and (place in sentence_starts or word.text.islower())
         and stands_alone(text, word)
-        and (place + 1 == len(found) or found[place + 1].lower not in english.PARTICLES)
+        and (place + 1 == len(found) or found[place + 1].lower not in SETS["PARTICLES"])
     ]
 
 
 def _fits(word: str, other: str) -> bool:
     """Return whether `other` can stand where `word` stands."""
-    unfit = other in FUNCTION_WORDS or other in english.NUMBERS or other in english.UNWANTED
+    unfit = other in FUNCTION_WORDS or other in english.NUMBERS or other in SETS["UNWANTED"]
     return other.isalpha() and not unfit and other != word and form(other) == form(word)
 
 

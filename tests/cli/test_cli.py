@@ -227,6 +227,8 @@ def test_a_model_is_described_by_its_docstring(capsys):
     assert units["default"] == 300 and units["meaning"] and "Defaults" not in units["meaning"]
     assert run("models", "esim") == 0
     assert units["meaning"].split()[0] in capsys.readouterr().out
+    arguments = catalog.describe("re2")["arguments"].values()
+    assert all(argument["meaning"].endswith(".") for argument in arguments), "to the last one"
 
 
 def test_the_list_of_models_fits_a_terminal_and_is_right(capsys):
