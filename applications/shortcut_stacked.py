@@ -100,8 +100,8 @@ class ShortcutStacked(PairModel):
     search_space = [
         *WORD_MODELS,
         Choice(
-            "model.units", {"small": (128, 128), "medium": (256, 512), "paper": (512, 1024, 2048)}
+            "model.units", {"128 twice": [128] * 2, "256": [256] * 3, "paper": [512, 1024, 2048]}
         ),
-        Choice("model.hidden_units", {"400": (400,), "800": (800,), "1600": (1600,)}),
+        Choice("model.hidden_units", {"400": [400], "800": [800], "1600": [1600]}),
     ]
     pictures = (POOL_RATES,)

@@ -176,7 +176,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if self.state is not None:
-            for name, callback in _by_name(self.others).items():
+            for name, callback in by_name(self.others).items():
                 vars(callback).update(self.state.callbacks.get(name, {}))
             states = self.state.arrays
             set_generator_states({n: states[n] for n in states if n.startswith(GENERATOR)})
@@ -190,7 +190,7 @@ class Checkpoint(keras.callbacks.Callback):
             best=max(best_epochs(self.folder)),
             seconds=now - self.start + (0.0 if before is None else before.seconds),
             history={k: [float(v) for v in values] for k, values in self.history.history.items()},
-            callbacks={n: found for n, c in _by_name(self.others).items() if (found := _memory(c))},
+            callbacks={n: found for n, c in by_name(self.others).items() if (found := _memory(c))},
             identity=self.identity,
             arrays={
                 **named_arrays(variables),
@@ -204,7 +204,7 @@ class Checkpoint(keras.callbacks.Callback):
             best_weights(self.folder, old).unlink()
 
 
-def _by_name(callbacks: Sequence[keras.callbacks.Callback]) -> dict[str, Any]:
+def by_name(callbacks: Sequence[keras.callbacks.Callback]) -> dict[str, Any]:
     names = [type(callback).__name__ for callback in callbacks]
     return {f"{n} {names[:i].count(n)}": c for i, (n, c) in enumerate(zip(names, callbacks))}
 

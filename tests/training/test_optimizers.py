@@ -83,7 +83,10 @@ def layered(**training):
     """A model of which the first layer is the backbone, with the optimizer of the recipe."""
     dense, norm = keras.layers.Dense, keras.layers.LayerNormalization
     layers = [dense(3, name="old"), norm(name="norm"), dense(1, name="new")]
-    model = keras.Sequential([keras.Input((2,)), *layers])
+    x = y = keras.Input((2,))
+    for layer in layers:
+        y = layer(y)
+    model = keras.Model(x, y)
     model.backbone_variables = layers[0].variables
     settings = {"optimizer": "adamw", "learning_rate": 0.5, "epochs": 2, **training}
     recipe = Recipe.from_tables("tiny", model={"backbone": "any"}, training=settings)

@@ -14,7 +14,7 @@ from keras_sentmatch.training import train_ensemble
 from keras_sentmatch.training.resume import (
     CHECKPOINT,
     State,
-    _by_name,
+    by_name,
     check_folder,
     latest,
     run_identity,
@@ -152,7 +152,7 @@ def test_bfloat16_comes_back(tmp_path):
 
 def test_callbacks_of_one_class_are_told_apart():
     two = [keras.callbacks.EarlyStopping("loss") for _ in range(2)]
-    assert list(_by_name(two).values()) == two
+    assert list(by_name(two).values()) == two
 
 
 @pytest.mark.backend("torch")
