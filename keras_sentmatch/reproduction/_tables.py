@@ -34,7 +34,8 @@ def save_result(
     """Write the table and the picture; return what `reproduce` returns."""
     cells = cells_of(artefact, settings, parts, table)
     caption = caption_of(artefact, settings, parts, cells)
-    body = _examples(artefact, settings, table) if artefact.pairs else _layout(artefact, cells)
+    results = _with_answers(results_of(artefact, settings, table), out)
+    body = _examples(artefact, results) if artefact.pairs else _layout(artefact, cells)
     title = f"# {artefact.name}: {artefact.title} ({artefact.place})"
     out.mkdir(parents=True, exist_ok=True)
     replace_file(out / "table.md", "\n".join([title, "", *body, "", caption, ""]))
@@ -44,7 +45,7 @@ def save_result(
     writer.writerows({name: without_formula(one.get(name)) for name in CSV} for one in cells)
     replace_file(out / "table.csv", text.getvalue())
     if artefact.figure:
-        draw(artefact, cells, results_of(artefact, settings, table), out)
+        draw(artefact, cells, results, out)
     states = {run.key(settings) for run in runs_of(artefact, settings)}
     failed = {
         " ".join(filter(None, key[:5])): table.failed[key] for key in states & table.failed.keys()
@@ -54,6 +55,7 @@ def save_result(
 
 
 Result = Mapping[str, Any]
+Results = Mapping[tuple[str, Any], Sequence[Result]]
 
 
 def results_of(
@@ -100,7 +102,8 @@ def cells_of(
             figures = [_with_means(artefact, one) for one in results.get((row.name, value), [])]
             for place, column in enumerate(artefact.columns):
                 scale = _scale(artefact, place)
-                here = [scale * one[column.name] for one in figures if column.name in one]
+                known = [] if artefact.kind == "history" else figures
+                here = [scale * one[column.name] for one in known if column.name in one]
                 if row.ensemble or column.ensemble:
                     here = here[:1]
                 paper = row.paper[place] if row.paper else None
@@ -184,6 +187,8 @@ def _why_empty(
     """Return why a cell has no figure of ours."""
     if not row.model:
         return "not built"
+    if artefact.kind == "history" and results_of(artefact, settings, table).get((row.name, value)):
+        return "in the picture"
     if column.trained_on and column.trained_on not in parts:
         return "no data"
     for run in runs_of(artefact, settings):
@@ -250,9 +255,21 @@ def _here(artefact: Artefact, one: Mapping[str, Any]) -> str:
     return text + (" †" if one.get("p") is not None and one["p"] < SIGNIFICANT else "")
 
 
-def _examples(artefact: Artefact, settings: Settings, table: RunTable) -> list[str]:
+def _with_answers(results: Results, out: Path) -> Results:
+    """Read the answers that runs have written into their folders."""
+    return {
+        key: [
+            {**one, "answers": json.loads((out / one["answers"]).read_text("utf-8"))}
+            if "answers" in one
+            else one
+            for one in seeds
+        ]
+        for key, seeds in results.items()
+    }
+
+
+def _examples(artefact: Artefact, results: Results) -> list[str]:
     """Return the answers to each pair: the paper's, ours, and the words that were read."""
-    results = results_of(artefact, settings, table)
     rows = []
     for number, (one, two, *more) in enumerate(artefact.pairs):
         gold, whole = [*more, "", ""][:2]

@@ -22,7 +22,7 @@ from keras_sentmatch.reproduction._tables import save_result
 from keras_sentmatch.reproduction.artefact import Artefact, Column, Row, load_artefact
 from keras_sentmatch.reproduction.data_sets import Parts, load_parts, what_is_needed
 from keras_sentmatch.reproduction.runs import Run, RunTable, Settings, runs_of, why_not
-from keras_sentmatch.safety import first_line
+from keras_sentmatch.safety import first_line, replace_file
 from keras_sentmatch.training.profiling import profile_recipe
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.resume import finished_metrics
@@ -143,7 +143,9 @@ def _measured(
             recipe = run.recipe(artefact, settings)
             matcher, metrics = _trained(recipe, parts[run.data].pairs, folder, progress)
         if artefact.kind in ("examples", "maps"):
-            figures = {"answers": _answers(artefact, run.row, matcher)}
+            path = folder / "answers.json"
+            replace_file(path, json.dumps(_answers(artefact, run.row, matcher)))
+            figures = {"answers": str(path.relative_to(out))}
         elif artefact.kind == "history":
             path = str(folder.relative_to(out) / "history.csv")
             figures = {one.name: path for one in wanted}

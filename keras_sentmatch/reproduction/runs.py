@@ -142,7 +142,6 @@ class RunTable:
         self.failed: dict[tuple[str, ...], str] = {}
         if not path.is_file():
             return
-        csv.field_size_limit(1 << 24)
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 if None in row or None in row.values():

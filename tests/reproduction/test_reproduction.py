@@ -162,3 +162,53 @@ def test_all_of_them():
     papers = [name.partition("/")[0] for name in names]
     count = {paper: papers.count(paper) for paper in papers}
     assert count == {"ladra_net": 11, "drcn": 11, "dabert": 7, "sfa": 7, "din": 3}
+
+
+HEAD = 'title = "Other kinds"\nplace = "Fig. 1"\n'
+PAIRS = 'pairs = [["A dog runs 1", "The dog is here 1", "neutral", "the paper says so"]]\n'
+
+
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        (
+            f'kind = "maps"\nfigure = "maps"\ntrain_on = "sick"\n{PAIRS}'
+            'rows = [{name = "ESIM", model = "esim", show = ["attention_1"]}]\n',
+            "the paper says so",
+        ),
+        (
+            'figure = "lines"\nvary = {setting = "model.units", values = [2, 3], label = "width"}\n'
+            'columns = [{name = "SICK", data = "sick"}]\nrows = [{name = "ESIM", model = "esim"}]\n',
+            "| ESIM | 3 |",
+        ),
+        (
+            'kind = "history"\nfigure = "curves"\ncolumns = [{name = "SICK", data = "sick", metric = "loss"}]\n'
+            'rows = [{name = "ESIM", model = "esim"}]\n',
+            "At most 12 pairs",
+        ),
+        (
+            'kind = "data"\ncolumns = [{name = "#Train", part = "train", metric = "pairs"}]\n'
+            'rows = [{name = "SICK", data = "sick", paper = [4439]}]\n',
+            "| SICK | 4439 | 12 |",
+        ),
+    ],
+)
+def test_other_kinds(data, tmp_path, text, shown):
+    file = tmp_path / "artefact.toml"
+    file.write_text(HEAD + text, "utf-8")
+    given = {"epochs": 1, "limit": 12, "overrides": SMALL[:2]}
+    found = reproduce(file, data, tmp_path / "out", **given)
+    assert not found["runs"]["failed"]
+    assert shown in (tmp_path / "out" / "table.md").read_text("utf-8")
+    assert (tmp_path / "out" / "figure.png").exists() == ("figure" in text)
+
+
+def test_a_row_needs_its_pretrained_network(data, tmp_path):
+    text = TOML.replace(
+        'model = "esim", paper = [80.5, 70, nan, 75, 4.3]}},\n  {{name = "ESIM again"',
+        'model = "esim", backbone = "large", paper = [80.5, 70, nan, 75, 4.3]}},\n  {{name = "ESIM again"',
+    )
+    found = reproduce(
+        write(tmp_path, text), data, tmp_path / "out", seeds=1, epochs=1, overrides=SMALL
+    )
+    assert cells(found)["ESIM"]["note"] == "needs --backbone large=FOLDER"
