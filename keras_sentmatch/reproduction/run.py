@@ -143,9 +143,9 @@ def _measured(
             recipe = run.recipe(artefact, settings)
             matcher, metrics = _trained(recipe, parts[run.data].pairs, folder, progress)
         if artefact.kind in ("examples", "maps"):
-            path = folder / "answers.json"
-            replace_file(path, json.dumps(_answers(artefact, run.row, matcher)))
-            figures = {"answers": str(path.relative_to(out))}
+            answers = folder / "answers.json"
+            replace_file(answers, json.dumps(_answers(artefact, run.row, matcher)))
+            figures = {"answers": str(answers.relative_to(out))}
         elif artefact.kind == "history":
             path = str(folder.relative_to(out) / "history.csv")
             figures = {one.name: path for one in wanted}
