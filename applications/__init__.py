@@ -5,7 +5,7 @@ from keras_sentmatch.applications.bimpm import BiMPM
 from keras_sentmatch.applications.cafe import CAFE
 from keras_sentmatch.applications.cross_encoder import CrossEncoder
 from keras_sentmatch.applications.dabert import DABERT
-from keras_sentmatch.applications.decomposable_attention import DecomposableAttention
+from keras_sentmatch.applications.decatt import DecomposableAttention
 from keras_sentmatch.applications.diin import DIIN
 from keras_sentmatch.applications.din import DIN
 from keras_sentmatch.applications.drcn import DRCN

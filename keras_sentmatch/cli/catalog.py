@@ -24,21 +24,24 @@ BUILT_IN = (
 FIGURES = Path(__file__).with_name("figures.csv")  # benchmarks/results_page.py writes it
 # Parameters at the paper's sizes, with three classes and without word embeddings; a test counts them.
 MODELS = {
-    "bag_of_words": (1_499, "a baseline, trained in seconds"),
+    "bag_of_words": (1_499, "a baseline, in seconds"),
     "bimpm": (682_603, "accurate for its size"),
     "cafe": (2_496_973, "quick training"),
-    "cross_encoder": (86_043_651, "needs a BERT; teaches others"),
-    "dabert": (91_163_653, "needs a BERT; fine differences"),
-    "diin": (3_668_204, "dense word-by-word maps; slow"),
+    "cross_encoder": (86_043_651, "BERT; teaches others"),
+    "dabert": (91_163_653, "BERT; sees fine differences"),
+    "decatt": (381_803, "reads no word order"),
+    "diin": (3_668_204, "word-by-word maps; slow"),
     "din": (1_448_403, "research: words as matrices"),
-    "drcn": (6_668_828, "ranking: 42-82 times as fast"),
-    "drr_net": (6_687_733, "shows which words it re-reads"),
+    "drcn": (6_668_828, "ranking: 42-82x as fast"),
+    "drr_net": (6_687_733, "shows what it re-reads"),
     "esim": (4_326_303, "the usual baseline"),
     "hybrid": (1_147_379, "the default, for most data"),
-    "hyper_lstm": (2_233_651, "ranking: 43-132 times as fast"),
-    "ladra_net": (95_584_055, "needs a BERT; shows re-reading"),
+    "hyper_lstm": (2_233_651, "ranking: 43-132x as fast"),
+    "infersent": (46_876_675, "a baseline: BiLSTM and max"),
+    "ladra_net": (95_584_055, "BERT; shows re-reading"),
     "re2": (2_774_559, "accurate and quick"),
-    "rlstm": (2_526_003, "research: word-by-word reading"),
+    "rlstm": (2_526_003, "research: reads in turn"),
+    "shortcut_stacked": (137_611_523, "a baseline: three BiLSTMs"),
 }
 NOTES = (
     "parameters: at the paper's sizes, three classes, without word embeddings",

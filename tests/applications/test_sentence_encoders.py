@@ -90,7 +90,7 @@ CASES = [
         WORDS, shortcut_stacked, "shortcut_stacked-residual",
     ),
     model_case(
-        partial(DecomposableAttention, **SMALL, units=8), WORDS, decomposable, "decomposable_attention"
+        partial(DecomposableAttention, **SMALL, units=8), WORDS, decomposable, "decatt"
     ),
 ]  # fmt: skip
 

@@ -12,7 +12,7 @@ from keras_sentmatch.ops.masking import pair_mask, zero_padding
 from keras_sentmatch.ops.similarity import dot_matrix
 
 
-@register_model("decomposable_attention")
+@register_model("decatt")
 class DecomposableAttention(PairModel):
     """Each word is aligned with the other sentence and compared with it; no word order is read.
 
