@@ -538,19 +538,19 @@ def test_train_shows_baselines_seeds_and_interruptions(trained, capsys, monkeypa
     metrics["test"]["accuracy"], metrics["baseline"]["test"]["accuracy"] = 0.8765, 0.4321
     monkeypatch.setattr(training, "train", lambda *_, **__: SimpleNamespace(metrics=metrics))
     again = ["train", "--data", trained.data, *COLUMNS, "--out"]
-    assert run(*again, trained.folder) == 0
+    assert run(*again, tmp_path / "run") == 0
     shown = capsys.readouterr()
     row = next(r for r in shown.out.splitlines() if "accuracy" in r)
     assert "0.8765" in row and "0.4321" in row
     assert re.search("next: .* predict .* --sentence1 'the .* runs' ", shown.err), "own pairs"
     metrics["interrupted"] = True
-    assert run(*again, trained.folder) == 130
+    assert run(*again, tmp_path / "run") == 130
 
     def stop(*arguments, **more):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "train", stop)
-    assert run(*again, trained.folder) == 130
+    assert run(*again, tmp_path / "run") == 130
     figures = {"mean": {"accuracy": 0.61}, "sd": {"accuracy": 0.02}, "ensemble": {"accuracy": 0.71}}
 
     def train_ensemble(recipe, splits, out, seeds, **more):

@@ -440,7 +440,9 @@ def _judge_disturbed(
 
 
 def _is_cut(path: Path) -> bool:
-    """Whether a file is empty or lacks its end."""
+    """Whether a file is empty or lacks its end. Keras appends to history.csv while it trains."""
+    if path.name == "history.csv":
+        return False
     if path.suffix in {".keras", ".npz"}:
         return not zipfile.is_zipfile(path)
     if path.suffix == ".npy":
@@ -449,7 +451,7 @@ def _is_cut(path: Path) -> bool:
         except ValueError:
             return True
     data = path.read_bytes()
-    return not data or path.suffix in TEXTS and not data.endswith((b"\n", b">"))
+    return not data or path.suffix in TEXTS - {".txt"} and not data.endswith((b"\n", b">"))
 
 
 def write_inputs(folder: Path) -> None:
