@@ -27,7 +27,7 @@ def serve(
         ),
     ],
     scoring: Scoring,
-    port: Annotated[int, option("Port; 0 chooses a free one.")] = 8000,
+    port: Annotated[int, option("Port; 0 chooses a free one.", min=0, max=65535)] = 8000,
     host: Annotated[
         str, option("Address to listen on; 0.0.0.0 for all of this machine's.")
     ] = "127.0.0.1",
