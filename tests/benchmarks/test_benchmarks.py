@@ -61,20 +61,15 @@ def test_speed_measures_what_has_no_row_yet(tmp_path: Path) -> None:
 def test_gpu_runs_to_its_end_on_the_cpu(tmp_path: Path) -> None:
     """Checks and speed on PyTorch and JAX; again, nothing is left to do."""
     pytest.importorskip("jax")
-    pytest.importorskip("keras_hub")
-    options = ["--toy", "--models", "esim,dabert", "--out", tmp_path]
+    options = ["--toy", "--models", "esim", "--out", tmp_path]
     run("gpu.py", *options)
     checks, speed = rows(tmp_path / "checks.csv"), rows(tmp_path / "speed.csv")
-    assert [(r["model"], r["backend"]) for r in checks] == [
-        (model, backend) for model in ("esim", "dabert") for backend in ("torch", "jax")
-    ]
+    assert [(r["model"], r["backend"]) for r in checks] == [("esim", "torch"), ("esim", "jax")]
     assert all(float(r["largest_difference"]) < 1e-5 < float(r["spread"]) for r in checks)
-    assert {(r["model"], r["backend"], r["precision"]) for r in speed} == {
-        (model, backend, precision)
-        for model in ("esim", "dabert")
+    assert {(r["backend"], r["precision"]) for r in speed} == {
+        (backend, precision)
         for backend in ("torch", "jax", "plain")
         for precision in ("float32", "tf32", "bfloat16")
-        if (model, backend) != ("dabert", "plain")
     }
     assert all(float(r["train_pairs_per_s"]) > 0 and not r["error"] for r in speed)
     assert "already done" in run("gpu.py", *options, "--budget", 5)
