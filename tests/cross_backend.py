@@ -12,7 +12,7 @@ def main(folder):
     """For each `X.keras` and its inputs `X.npz` write the outputs to `X-BACKEND.npz`."""
     import keras
 
-    import tests.test_harness  # noqa: F401  it registers layers
+    import tests.test_harness  # noqa: F401  both register classes
 
     backend = keras.backend.backend()
     for file in sorted(Path(folder).glob("*.keras")):
