@@ -12,7 +12,8 @@ def main(folder):
     """For each `X.keras` and its inputs `X.npz` write the outputs to `X-BACKEND.npz`."""
     import keras
 
-    import tests.test_harness  # noqa: F401  both register classes
+    import keras_sentmatch.applications  # noqa: F401  both register classes
+    import tests.test_harness  # noqa: F401
 
     backend = keras.backend.backend()
     for file in sorted(Path(folder).glob("*.keras")):
