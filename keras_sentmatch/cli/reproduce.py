@@ -74,7 +74,7 @@ def reproduce(
     done, failed = result["runs"]["done"], result["runs"]["failed"]
     for name, error in failed.items():
         say(f"failed: {name}: {error}")
-    say(f"{done} trainings done, {len(failed)} failed; written: {folder}")
+    say(f"trainings done: {done}, failed: {len(failed)}; written: {folder}")
     if failed:
         raise typer.Exit(1)
 

@@ -297,7 +297,7 @@ def caption_of(
     if settings.limit is not None:
         lines.append(f"At most {settings.limit:,} pairs of each part.")
     if settings.epochs is not None:
-        lines.append(f"Trained for at most {settings.epochs} epochs.")
+        lines.append(f"Epochs: at most {settings.epochs}.")
     names = {key: Path(name).name for key, name in settings.backbones.items()}
     if names and any(row.backbone for row in artefact.built):
         lines.append(

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -98,7 +99,9 @@ def reproduce(
         left = len(waiting) - len(done) - finished
         pace = (time.perf_counter() - begun) / finished if finished else None
         when = "" if pace is None else f", about {pace * left / 60:.0f} min left"
-        log.info("%s on %s, seed %d: %d runs to do%s", run.row.name, run.data, run.seed, left, when)
+        log.info(
+            "%s on %s, seed %d; trainings to do: %d%s", run.row.name, run.data, run.seed, left, when
+        )
         table.add(key, **_measured(made, run, parts, out, settings, progress))
         finished += 1
     return save_result(made, settings, parts, table, out)
@@ -285,7 +288,8 @@ def _layers(pictures: Sequence[Picture], layers: Sequence[int | str]) -> list[Pi
     if not layers or len(pictures) == 1:
         return list(pictures)
     mean = np.mean([picture.values for picture in pictures], axis=0)
-    whole = replace(pictures[0], values=mean, title=f"{pictures[0].title}: mean of the layers")
+    title = re.sub(r": layer \d+$", "", pictures[0].title)
+    whole = replace(pictures[0], values=mean, title=f"{title}: mean of the layers")
     return [whole if layer == "mean" else pictures[int(layer) - 1] for layer in layers]
 
 

@@ -76,12 +76,12 @@ class Run:
         further = list(self.row.set)
         if artefact.vary and self.value is not None:
             further.append(f"{artefact.vary.setting}={json.dumps(self.value)}")
-        given += _nested(further)
         if settings.epochs is not None:
             given.append(f"training.epochs={settings.epochs}")
         if self.row.backbone in settings.backbones:
             given.append(f"model.backbone={json.dumps(settings.backbones[self.row.backbone])}")
-        given += settings.overrides
+        # what makes the row wins
+        given += [*settings.overrides, *_nested(further)]
         return load_recipe(self.row.model, self.data, overrides=given).with_training(seed=self.seed)
 
 

@@ -212,3 +212,11 @@ def test_a_row_needs_its_pretrained_network(data, tmp_path):
         write(tmp_path, text), data, tmp_path / "out", seeds=1, epochs=1, overrides=SMALL
     )
     assert cells(found)["ESIM"]["note"] == "needs --backbone large=FOLDER"
+
+
+def test_what_makes_a_row_wins_over_settings_of_all():
+    artefact = load_artefact("ladra_net/figure-4b")
+    settings = Settings(overrides=("model.steps=2", "model.units=8"))
+    models = [run.recipe(artefact, settings).model for run in runs_of(artefact, settings)]
+    assert [model["steps"] for model in models[:3]] == [1, 2, 3]
+    assert {model["units"] for model in models} == {8}
