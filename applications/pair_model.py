@@ -152,7 +152,7 @@ class PairModel(TrainingHooks, keras.Model):
         return None
 
     def departures(self) -> list[str]:
-        """What the arguments change against the paper's text: the place in it, and the reason."""
+        """Return each argument that departs from the paper's text, with the place and the reason."""
         printed = self.presets.get("as_printed", {})
         values = {name: (getattr(self, name), value) for name, value in printed.items()}
         return [

@@ -73,7 +73,7 @@ class Row:
         ensemble: Number of seeds whose mean prediction is measured.
         vary: Whether the row is trained with the values of `vary`.
         against: The row that a paired t-test compares this one with.
-        paper: The paper's figure for each column; NaN where it has none.
+        paper: The paper's figure for each column; NaN if it prints none.
         answers: The paper's answer to each of `pairs`.
         show: Arrays of the explainer, for `"maps"`.
     """
@@ -248,7 +248,7 @@ def _artefact(name: str, content: dict[str, Any]) -> Artefact:
         if row.paper and len(row.paper) != len(found.columns):
             raise InputError(
                 f"{name}: the row {row.name!r} has {len(row.paper)} figures of the paper for "
-                f"{len(found.columns)} columns. Give one per column, nan where there is none."
+                f"{len(found.columns)} columns. Give one per column, and nan if the paper prints none."
             )
     return found
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_sentmatch.data import PairDataset, load_pairs, split_pairs
+from keras_sentmatch.data import PairDataset, load_pairs, read_pairs, split_pairs
 from keras_sentmatch.data.formats import FORMATS, SPLITS, file_names, recognize_folder
 from keras_sentmatch.errors import InputError
 
@@ -51,23 +51,23 @@ def load_parts(root: Path, name: str, limit: int | None = None, *, train: bool =
     """
     source = find_data(root, name)
     own = recognize_folder(Path(source.partition(":")[2]), name)[1]
-    labeled = {
-        part: pairs for part, pairs in load_pairs(source).items() if pairs.labels is not None
-    }
+    if train:
+        found = load_pairs(source)
+    else:  # whole: nothing is split off
+        found = {part: read_pairs(file, format=name, split=part) for part, (file, _) in own.items()}
+    labeled = {part: pairs for part, pairs in found.items() if pairs.labels is not None}
     if not labeled:
         raise InputError(f"{name} in {root} has no labeled pairs.")
     note = ""
-    if not train:
-        labeled = {part: pairs for part, pairs in labeled.items() if part in own}
-    elif "train" not in labeled:
+    if train and "train" not in labeled:
         only = max(labeled, key=lambda part: len(labeled[part]))
         labeled = dict(zip(SPLITS, split_pairs(labeled[only], SHARES, seed=0)))
         note = f"only the {only} part was there, split 75/5/20"
-    elif "test" not in labeled and "validation" in own:
+    elif train and "test" not in labeled and "validation" in own:
         rest, validation = split_pairs(labeled["train"], (0.95, 0.05), seed=0)
         labeled = {"train": rest, "validation": validation, "test": labeled["validation"]}
         note = "no labeled test part was there: measured on the validation part, chosen on 5% of the training pairs"
-    elif "test" not in labeled:
+    elif train and "test" not in labeled:
         rest, test = split_pairs(labeled["train"], (0.8, 0.2), seed=0)
         labeled |= {"train": rest, "test": test}
         note = "no labeled test part was there: measured on a fifth of the training pairs"

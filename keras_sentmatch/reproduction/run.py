@@ -32,7 +32,8 @@ from keras_sentmatch.transformations import Lexicon
 
 log = logging.getLogger(__name__)
 TIMED = 30  # predictions of one pair, whose median is the latency
-# Of the random pairs that a training step is timed with, and of a recipe without a number of epochs.
+# A training step is timed with random pairs of this length and vocabulary. A recipe that chooses its
+# number of epochs is counted with the last of these.
 LENGTH, WORDS, MOST_EPOCHS = 20, 1000, 20
 
 
@@ -108,7 +109,7 @@ def reproduce(
 
 
 def load_all(artefact: Artefact, root: Path, settings: Settings) -> dict[str, Parts]:
-    """Load the data sets that are there; an error if there is none."""
+    """Load the data sets that the folder has. Raise an `InputError` if it has none of them."""
     parts: dict[str, Parts] = {}
     missing = []
     trained_on = {run.data for run in runs_of(artefact, settings)}

@@ -220,3 +220,15 @@ def test_what_makes_a_row_wins_over_settings_of_all():
     models = [run.recipe(artefact, settings).model for run in runs_of(artefact, settings)]
     assert [model["steps"] for model in models[:3]] == [1, 2, 3]
     assert {model["units"] for model in models} == {8}
+
+
+def test_sizes_are_those_of_the_files(data, tmp_path):
+    """No validation pairs are split off a data set that is only counted."""
+    (tmp_path / "sick").mkdir()
+    shutil.copy(data / "sick" / "SICK_train.txt", tmp_path / "sick")
+    text = (
+        f'{HEAD}kind = "data"\ncolumns = [{{name = "#Train", part = "train", metric = "pairs"}}]\n'
+    )
+    file = write(tmp_path, text + 'rows = [{name = "SICK", data = "sick"}]\n')
+    (cell,) = reproduce(file, tmp_path, tmp_path / "out")["rows"]
+    assert cell["mean"] == 20
