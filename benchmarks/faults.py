@@ -109,6 +109,7 @@ def main() -> int:
         if given.damaged:
             signal.signal(signal.SIGALRM, _too_long)
             mutants.make_samples(Path(home, "good"))
+            sys.dont_write_bytecode = True
             sys.addaudithook(Watch(Path(home)))
             tempfile.tempdir = home
         for start in track(

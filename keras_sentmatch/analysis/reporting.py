@@ -66,6 +66,7 @@ def report(
     Returns:
         The report:
 
+        - `learned`: the number of pairs that the matcher learned from; on these it is too good.
         - `pairs`, `right`, `accuracy` with its 95% interval `low` to `high` (Wilson), `macro_f1`.
         - `categories`: the same for each linguistic category (`name`, `rule`); `mean` and `sd` of
           their accuracies.
@@ -100,7 +101,7 @@ def report(
         )
     tags = None if annotations is None else read_annotations(annotations)
     labeled = matcher.relabel(pairs)
-    matcher.warn_of_learned(labeled)
+    learned = matcher.warn_of_learned(labeled)
     labels = np.asarray(labeled.labels)
     scores = matcher.predict_proba(labeled, batch_size=batch_size)
     predicted = decide(scores, matcher.threshold)
@@ -133,6 +134,7 @@ def report(
     return {
         "data": labeled.name,
         "split": labeled.split,
+        "learned": learned,
         **_share(right),
         "macro_f1": macro_f1(labels, predicted),
         "categories": [{"name": n, "rule": rules[n], **share} for n, share in found.items()],
@@ -245,6 +247,11 @@ def report_sections(report: Mapping[str, Any], *, short: bool = False) -> list[S
     if report["mean"] is not None:
         sd = "" if report["sd"] is None else f", standard deviation {report['sd']:.4f}"
         mean = f"Mean over the categories {report['mean']:.4f}{sd}. 95% intervals after Wilson."
+    if report["learned"]:
+        mean = (
+            f"**The matcher learned from {report['learned']:,} of these pairs, so these figures are "
+            f"too good.** {mean}"
+        )
     baselines = [[name, found["accuracy"]] for name, found in report["baselines"].items()]
     found = [
         Section("Accuracy", mean, ["pairs with", *COLUMNS[2:7], "rule"], rows),

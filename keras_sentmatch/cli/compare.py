@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.console import Report, next_step, print_report, print_table, title
+from keras_sentmatch.cli.console import Report, next_step, print_report, print_table, say, title
 from keras_sentmatch.cli.options import option
 from keras_sentmatch.cli.runs import LabeledPairs, Scoring
 from keras_sentmatch.errors import InputError
@@ -19,15 +19,35 @@ def compare(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN RUN…", help="Run folders. Runs of one recipe count as its seeds."
+            metavar="RUN RUN…",
+            help="Run folders. Runs of one recipe count as its seeds. With --train two recipes.",
         ),
     ],
     labeled: LabeledPairs,
     scoring: Scoring,
-    out: Annotated[Path | None, option("Folder for compare.md, .csv and .json.")] = None,
+    train: Annotated[
+        bool,
+        option(
+            "Train two recipes (.toml files that say `name`) on the same seeds first.", "--train"
+        ),
+    ] = False,
+    seeds: Annotated[int | None, option("Number of seeds for --train. Default: 5.", min=1)] = None,
+    folds: Annotated[
+        int | None,
+        option("Number of folds for --train. Default: the test part of --data.", min=2),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        option("Folder for compare.md, .csv and .json; with --train the trainings are kept there."),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Test whether runs differ on the same pairs by more than chance."""
+    if train:
+        print_report(_train(runs, labeled, seeds, folds, out), out, _save, as_json, _print)
+        return
+    if seeds is not None or folds is not None:
+        raise InputError("--seeds and --folds need --train.")
     import numpy as np
 
     from keras_sentmatch.analysis import comparing
@@ -58,8 +78,66 @@ def compare(
         next_step("report", groups[best][0], *labeled.arguments(), why="see where the best errs")
 
 
+def _train(
+    recipes: list[Path],
+    labeled: LabeledPairs,
+    seeds: int | None,
+    folds: int | None,
+    out: Path | None,
+) -> Report:
+    """Train two recipes on the same seeds and parts, and compare them."""
+    if len(recipes) != 2:
+        raise InputError(f"--train needs two recipes, but {len(recipes)} were given.")
+    source = labeled.named
+    if source is None or out is None:
+        raise InputError("--train needs --data, the pairs to train on, and --out, a folder.")
+    names = [_name_of(path) for path in recipes]
+    pairs = source.rows() if folds and source.is_file else source.splits()
+    from keras_sentmatch.analysis import ablate
+    from keras_sentmatch.data import PairDataset
+    from keras_sentmatch.training import load_recipe
+    from keras_sentmatch.training.training_data import joined
+
+    whole = pairs if isinstance(pairs, PairDataset) else pairs["train"]
+    if folds and not isinstance(pairs, PairDataset):
+        pairs = joined(*(pairs[part] for part in ("train", "validation") if part in pairs))
+    first, second = (load_recipe(name, whole.name, file=path) for name, path in zip(names, recipes))
+    report = ablate(first, second, pairs, out, seeds=seeds or 5, folds=folds or 0)
+    for found in report["matchers"]:
+        found["name"] = str(recipes[found["name"] == "second"])
+    for found in report["pairs"]:
+        found |= {"first": str(recipes[0]), "second": str(recipes[1])}
+    return {"data": source.data, "split": f"{folds} folds" if folds else "test", **report}
+
+
+def _name_of(path: Path) -> str:
+    """Return the model that a recipe file names."""
+    import tomllib
+
+    from keras_sentmatch.safety import read_bytes
+
+    try:
+        name = tomllib.loads(read_bytes(path, "JSON_BYTES").decode("utf-8")).get("name")
+    except ValueError as error:
+        raise InputError(f"{path} is not valid TOML: {error}.") from error
+    if not isinstance(name, str):
+        raise InputError(f'{path} does not say of which model it is. Begin with name = "esim".')
+    return name
+
+
+def _save(report: Report, folder: Path) -> None:
+    from keras_sentmatch.analysis.comparing import save_comparison
+
+    save_comparison(report, folder)
+
+
 def _print(report: Report) -> None:
     from keras_sentmatch.analysis.comparing import tables
 
     for (columns, rows), heading in zip(tables(report), (title(report), "")):
         print_table(columns, rows, heading)
+    if "verdict" in report:
+        say(
+            f"{report['pairs'][0]['first']}: {report['verdict']}; a difference of "
+            f"{report['smallest_difference']:.3f} or more can be found with these pairs and seeds"
+        )

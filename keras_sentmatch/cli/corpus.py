@@ -10,7 +10,7 @@ import typer
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import next_step, print_json, print_table, working
 from keras_sentmatch.cli.options import option
-from keras_sentmatch.cli.runs import Scoring, cards_of, suggest_explain
+from keras_sentmatch.cli.runs import Scoring, cards_of, check_label, suggest_explain
 from keras_sentmatch.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -83,6 +83,7 @@ def mine(
             f"{run} returns scores, so --threshold, the lowest one of a match, is needed."
         )
     files = [file for file in (corpus, against) if file is not None]
+    check_label(run, label)
     texts = read_sentences(column, files, (*OWN, *GROUP))
     matcher = scoring.load(run).matcher
     given: Any = {"threshold": threshold, "label": label, "candidates": candidates}
@@ -188,6 +189,7 @@ def rank(
         raise InputError("--column names a column of a file, and an index has its sentences.")
     if candidates is not None and folder is None:
         raise InputError("--candidates needs an index. All sentences of a file are scored.")
+    check_label(run, label)
     given: Any = {"top_k": top_k, "label": label, "batch_size": scoring.batch_size}
     rows = [] if file is None else read_sentences(column, [file], OWN)[0]
     if save_index is not None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import next_step, print_json, print_table, say, title
 from keras_sentmatch.cli.options import option
-from keras_sentmatch.cli.runs import LabeledPairs, Scoring
+from keras_sentmatch.cli.runs import LabeledPairs, Scoring, cards_of
 
 log = logging.getLogger(__name__)
 Threshold = StrEnum("Threshold", ["ACCURACY", "F1"])
@@ -66,8 +66,14 @@ def calibrate(
     as_json: options.Json = False,
 ) -> None:
     """Fit a temperature and thresholds to labeled pairs, and save them in the run folder."""
+    from keras_sentmatch.metrics.decisions import Goal
+
     wanted: Any = {"threshold": threshold, "precision": precision, "recall": recall}
     wanted |= {"label": label, "temperature": temperature}
+    for card in cards_of(run).values():
+        goal = Goal(threshold and threshold.value, precision, recall, label)
+        if card["label_names"]:
+            goal.check(card["label_names"])
     pairs, facts = labeled.read_held_out(run, default="validation")
     loaded = scoring.load(run)
     from keras_sentmatch.display.figures import reliability_diagram

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.console import next_step, print_table, working
+from keras_sentmatch.cli.console import next_step, print_json, print_table, working
 from keras_sentmatch.cli.options import option
 from keras_sentmatch.cli.runs import Scoring, source_of, suggest_explain
 from keras_sentmatch.cli.sources import AskedPairs
@@ -30,9 +30,19 @@ def explain(
     limit: Annotated[
         int | None, option("Maximum number of pairs of FILE, from its start.", min=1)
     ] = None,
+    probing: Annotated[
+        bool,
+        option("Measure over FILE whether each mechanism of the model acts at all.", "--probe"),
+    ] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show what a prediction is based on: attention, re-read words, occlusion."""
     file = asked.file
+    if as_json and not probing:
+        raise InputError("--json needs --probe. A page is written with --out.")
+    if probing:
+        _probe(run, asked, scoring, out, limit, as_json)
+        return
     if out is not None and (out.suffix in (".html", ".htm")) != (file is None):
         wanted = "a name that ends in .html" if file is None else "a folder, for the pages of FILE"
         raise InputError(f"--out is {out}. Expected {wanted}.")
@@ -77,6 +87,40 @@ def explain(
     else:
         pages_of = *asked.arguments(), "--limit", 5, "--out", "pages"
         next_step("explain", run, *pages_of, why="see it as pages")
+
+
+def _probe(
+    run: Path,
+    asked: AskedPairs,
+    scoring: Scoring,
+    out: Path | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Print a line for each measure of each mechanism, and the accuracy without it."""
+    if asked.file is None:
+        raise InputError("--probe needs a FILE of pairs; with labels it measures accuracy too.")
+    asked.source = asked.source.as_in(source_of(run, needed=False))
+    pairs = asked.read()
+    loaded = scoring.load(run)
+    from keras_sentmatch.explanations.probe import COLUMNS
+    from keras_sentmatch.explanations.probe import probe as measure
+
+    pairs = pairs if limit is None else pairs.limit(limit)
+    with working(f"probing {len(pairs):,} pairs"):
+        found = measure(loaded.first, pairs, batch_size=scoring.batch_size)
+    if out is not None:
+        found.save(out)
+        log.info("written: %s", out)
+    if as_json:
+        print_json(
+            {"run": str(run), "pairs": found.pairs, "accuracy": found.accuracy, "rows": found.rows}
+        )
+        return
+    print_table(
+        COLUMNS, [[row[name] for name in COLUMNS] for row in found.rows], f"{run} on {asked.file}"
+    )
+    print("\n".join(found.summary()))
 
 
 def _print_answer(found: "Explanation", asked_one: bool) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import inspect
 import os
+import pkgutil
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 import typer.core
+
+from keras_sentmatch.errors import InputError
 
 PANEL = "Reading pairs"  # the options of every command that reads pairs, shown apart
 
@@ -24,6 +27,13 @@ Backend = Annotated[
     str | None, option("tensorflow, jax or torch. Default: $KERAS_BACKEND, or what is installed.")
 ]
 Json = Annotated[bool, option("Print JSON only.", "--json")]
+Translate = Annotated[
+    str | None,
+    option(
+        "For BackTrans: a function that translates a list of sentences there and back.",
+        metavar="MODULE:FUNCTION",
+    ),
+]
 Model = Annotated[
     str,
     typer.Argument(help="A name from `keras-sentmatch models`, or a model of yours from --code."),
@@ -130,3 +140,14 @@ def name_code(files: list[str] | None) -> None:
     more = [str(Path(file).expanduser().resolve()) for file in files or ()]
     if more:
         os.environ["SENTMATCH_CODE"] = os.pathsep.join(dict.fromkeys([*own_code(), *more]))
+
+
+def translator(name: str) -> Any:
+    """Return the function that `--translate MODULE:FUNCTION` names."""
+    try:
+        return pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"--translate is {name!r}, which cannot be loaded: {error}. Expected MODULE:FUNCTION of "
+            "a module that Python finds (see PYTHONPATH)."
+        ) from error

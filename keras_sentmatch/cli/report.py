@@ -1,10 +1,8 @@
 """`report`: where a run errs, and how its predictions change with the pairs."""
 
 import contextlib
-import pkgutil
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import Report, print_report, print_table, say, title
@@ -15,8 +13,6 @@ from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
     from keras_sentmatch.data import PairDataset
-
-Translate = Callable[[list[str]], Sequence[str]]
 
 
 def report(
@@ -37,13 +33,7 @@ def report(
             metavar="PATH",
         ),
     ] = None,
-    translate: Annotated[
-        str | None,
-        option(
-            "For BackTrans: a function that translates a list of sentences there and back.",
-            metavar="MODULE:FUNCTION",
-        ),
-    ] = None,
+    translate: options.Translate = None,
     opposite: Annotated[
         str | None,
         option(
@@ -77,7 +67,7 @@ def report(
         names = [get_transformation(name).name for name in transform or ()]
     pair = _labels(opposite) if opposite else None
     words = Lexicon.read(*lexicon) if lexicon else None
-    function = _function(translate) if translate else None
+    function = options.translator(translate) if translate else None
     pairs, facts = labeled.read(run)
     if words is None:
         with contextlib.suppress(InputError):  # not installed
@@ -131,17 +121,6 @@ def _labels(opposite: str) -> tuple[str, str]:
     if not comma or "," in negative:
         raise InputError(f"--opposite is {opposite!r}. Expected two label names, such as yes,no.")
     return positive, negative
-
-
-def _function(name: str) -> Translate:
-    """The function that MODULE:FUNCTION names."""
-    try:
-        return cast("Translate", pkgutil.resolve_name(name))
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"--translate is {name!r}, which cannot be loaded: {error}. Expected MODULE:FUNCTION of "
-            "a module that Python finds (see PYTHONPATH)."
-        ) from error
 
 
 def _print(report: Report) -> None:

@@ -31,6 +31,9 @@ def reproduce(
     epochs: Annotated[
         int | None, option("Maximum number of epochs. Default: the recipes'.", min=1)
     ] = None,
+    on: Annotated[
+        str | None, option("Data set to train and measure on in place of the paper's.")
+    ] = None,
     backbone: Annotated[
         list[str] | None,
         option(
@@ -39,12 +42,13 @@ def reproduce(
             metavar="[NAME=]FOLDER",
         ),
     ] = None,
+    translate: options.Translate = None,
     setting: Annotated[
         list[str] | None,
         option("Change every recipe, as with train. Repeatable.", "--set", metavar="KEY=VALUE"),
     ] = None,
     out: Annotated[
-        Path | None, option("Folder of the result. Default: reproduced/PAPER/ARTEFACT.")
+        Path | None, option("Folder of the result. Default: reproduced/PAPER/ARTEFACT[-on-DATA].")
     ] = None,
     dry_run: Annotated[
         bool, option("Only show what would be trained, and about how long.", "--dry-run")
@@ -58,6 +62,8 @@ def reproduce(
         print_table(["artefact", "shows", "place", "trainings", "data here", "missing"], _all(data))
         return
     found, networks = load_artefact(artefact), _backbones(backbone or ())
+    folder = out or Path("reproduced") / (f"{found.name}-on-{on}" if on else found.name)
+    found = found.on(on) if on else found
     use_backend(backend)
     if dry_run:
         given = seeds or found.seeds, limit, epochs, networks, tuple(setting or ())
@@ -65,8 +71,8 @@ def reproduce(
         return
     from keras_sentmatch.reproduction import reproduce as make
 
-    folder = out or Path("reproduced") / found.name
     options_of_all: dict[str, Any] = {"seeds": seeds, "limit": limit, "epochs": epochs}
+    options_of_all["translate"] = options.translator(translate) if translate else None
     result = make(
         found, data, folder, backbones=networks, overrides=setting or (), **options_of_all
     )

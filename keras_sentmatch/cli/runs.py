@@ -89,6 +89,14 @@ def cards_of(folder: Path) -> dict[Path, dict[str, Any]]:
     return {} if is_packaged(folder) else {path: read_card(path) for path in members_of(folder)}
 
 
+def check_label(folder: Path, label: str | None) -> None:
+    """Refuse a label that a run does not rank by. Keras is not imported."""
+    from keras_sentmatch.inference.base import score_column
+
+    for card in cards_of(folder).values():
+        score_column(card["label_names"], label)
+
+
 def source_of(folder: Path, needed: bool = True) -> Source | None:
     """Return the data that a run was trained on, if it was recorded. Nothing is loaded.
 

@@ -265,24 +265,7 @@ class BaseMatcher(ABC):
 
     def score_column(self, label: str | None) -> int | None:
         """Return the column of `predict_proba` to rank by, or `None` for a scoring model."""
-        names = self.label_names
-        if names is None and label is not None:
-            raise InputError(
-                f"{argument('label', label)} is not possible: this matcher returns a score and has no "
-                "labels. Leave the label out."
-            )
-        if names is None:
-            return None
-        if label is None and len(names) == 2:
-            return 1
-        if label is None:
-            raise InputError(
-                f"A label to rank by is missing. Name one of {', '.join(names)} with "
-                f"{argument('label')}."
-            )
-        if label not in names:
-            raise InputError(f"{label!r} is not a label. Expected one of {', '.join(names)}.")
-        return names.index(label)
+        return score_column(self.label_names, label)
 
     def evaluate(
         self, dataset: PairDataset | None = None, *, batch_size: int = 64
@@ -384,12 +367,16 @@ class BaseMatcher(ABC):
         self.abstain_below = report["abstain_below"]
         return report
 
-    def warn_of_learned(self, pairs: PairDataset) -> None:
-        """Warn if the model learned from pairs that it is going to be measured on."""
-        if self.learned is not None and (learned := self.learned.rows(pairs) >= 0).any():
+    def warn_of_learned(self, pairs: PairDataset) -> int:
+        """Return of how many of the pairs the model learned, and warn if there are any."""
+        if self.learned is None:
+            return 0
+        learned = self.learned.rows(pairs) >= 0
+        if learned.any():
             log.warning(
                 _of_learned(learned) + ", so metrics on them are too good. Use other pairs."
             )
+        return int(learned.sum())
 
     def _held_out(
         self, dataset: PairDataset | None, batch_size: int
@@ -461,3 +448,24 @@ def _free_name(name: str, taken: Collection[str]) -> str:
     while name in taken:
         name = f"predicted_{name}"
     return name
+
+
+def score_column(names: Sequence[str] | None, label: str | None) -> int | None:
+    """Return the column of the label to rank by, or `None` for a model without labels."""
+    if names is None and label is not None:
+        raise InputError(
+            f"{argument('label', label)} is not possible: this matcher returns a score and has no "
+            "labels. Leave the label out."
+        )
+    if names is None:
+        return None
+    if label is None and len(names) == 2:
+        return 1
+    if label is None:
+        raise InputError(
+            f"A label to rank by is missing. Name one of {', '.join(names)} with "
+            f"{argument('label')}."
+        )
+    if label not in names:
+        raise InputError(f"{label!r} is not a label. Expected one of {', '.join(names)}.")
+    return names.index(label)

@@ -308,6 +308,9 @@ def caption_of(
     for name, found in parts.items():
         sizes = ", ".join(f"{len(pairs):,} {part}" for part, pairs in found.pairs.items())
         lines.append(f"{name}: {sizes} pairs{f'; {found.note}' if found.note else ''}.")
+        if any(one.metric.startswith("category:") and one.data == name for one in artefact.columns):
+            whose = f"people's, in {found.annotations.name}" if found.annotations else "rules"
+            lines.append(f"Categories of {name}: {whose}.")
     if any(one.get("p") is not None for one in cells):
         lines.append(f"†: p < {SIGNIFICANT} in a paired t-test over the seeds.")
     if artefact.note:

@@ -13,11 +13,12 @@ are filled:
 import importlib.resources
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from keras_sentmatch.data.formats import FORMATS
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import check_depth, read_bytes
 from keras_sentmatch.training.config import did_you_mean
@@ -139,6 +140,35 @@ class Artefact:
     against: str = ""
     note: str = ""
     name: str = ""
+
+    def on(self, data: str) -> "Artefact":
+        """Return the same table with another data set in place of all of its own.
+
+        Columns that then measure the same are one: the first of them, with its figures of the paper.
+        """
+        if self.kind == "data":
+            raise InputError(f"{self.name} counts data sets. Leave out --on.")
+        if data not in FORMATS:
+            raise InputError(f"There is no data set {data!r}.{did_you_mean(data, FORMATS)}")
+        kept: dict[tuple[str, ...], int] = {}
+        moved = [
+            replace(one, data=one.data and data, train="", name=f"{one.name} → {data} {one.part}")
+            if one.data
+            else one
+            for one in self.columns
+        ]
+        for place, one in enumerate(moved):
+            several = one.name if one.metric in ("mean", "sd") else ""
+            kept.setdefault((one.data, one.part, one.metric, str(one.ensemble), several), place)
+        rows = tuple(
+            replace(row, paper=tuple(row.paper[n] for n in kept.values()) if row.paper else ())
+            for row in self.rows
+        )
+        columns = tuple(moved[n] for n in kept.values())
+        where = f"on {data} in place of {', '.join(self.data_names)}"
+        note = " ".join(filter(None, (f"Trained and measured {where}.", self.note)))
+        train_on = data if self.train_on else ""
+        return replace(self, rows=rows, columns=columns, train_on=train_on, note=note)
 
     @property
     def built(self) -> list[Row]:

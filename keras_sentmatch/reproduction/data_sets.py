@@ -16,6 +16,7 @@ class Parts(NamedTuple):
 
     pairs: Mapping[str, PairDataset]
     note: str = ""
+    annotations: Path | None = None  # people's linguistic categories of the pairs
 
 
 def find_data(root: Path, name: str) -> str:
@@ -74,4 +75,7 @@ def load_parts(root: Path, name: str, limit: int | None = None, *, train: bool =
     if limit is not None:
         labeled = {part: pairs.limit(limit) for part, pairs in labeled.items()}
     named = {p: pairs.select(range(len(pairs)), split=p) for p, pairs in labeled.items()}
-    return Parts(named, note)
+    notes = [path for path in Path(source.partition(":")[2]).iterdir() if "annotation" in path.name]
+    other = "mismatched" in name  # MultiNLI's two validation parts lie in one folder
+    notes = [path for path in notes if ("mismatched" in path.name) == other]
+    return Parts(named, note, min(notes, default=None))

@@ -29,6 +29,7 @@ from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.resume import finished_metrics
 from keras_sentmatch.training.run import train
 from keras_sentmatch.transformations import Lexicon
+from keras_sentmatch.transformations.transform import Translate
 
 log = logging.getLogger(__name__)
 TIMED = 30  # predictions of one pair, whose median is the latency
@@ -45,8 +46,10 @@ def reproduce(
     seeds: int | None = None,
     limit: int | None = None,
     epochs: int | None = None,
+    on: str | None = None,
     backbones: Mapping[str, str] | None = None,
     overrides: Sequence[str] = (),
+    translate: Translate | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Make a table or figure of a paper: train and measure each row, next to the paper's figures.
@@ -61,9 +64,11 @@ def reproduce(
         seeds: Number of seeds. Defaults to the paper's.
         limit: Maximum number of pairs of each part. Defaults to all.
         epochs: Number of epochs. Defaults to the recipe's.
+        on: A data set to train and measure on in place of the paper's.
         backbones: Folder or preset of the pretrained network, by its name in the paper (`"base"`,
             `"large"`, …). A row without its network is left out.
         overrides: Further overrides of every recipe, as after `--set`.
+        translate: Function for the transformation `BackTrans`, see `transform`.
         progress: Whether to show the epochs.
 
     Returns:
@@ -85,7 +90,9 @@ def reproduce(
     ```
     """
     made = artefact if isinstance(artefact, Artefact) else load_artefact(artefact)
-    settings = Settings(seeds or made.seeds, limit, epochs, backbones or {}, tuple(overrides))
+    made = made.on(on) if on else made
+    given = backbones or {}, tuple(overrides), translate
+    settings = Settings(seeds or made.seeds, limit, epochs, *given)
     out, root = Path(out), Path(data).expanduser()
     parts = load_all(made, root, settings)
     table = RunTable(out / "runs.csv")
@@ -154,7 +161,7 @@ def _measured(
             path = str(folder.relative_to(out) / "history.csv")
             figures = {one.name: path for one in wanted}
         else:
-            figures = measure(matcher, metrics, wanted, run.data, parts)
+            figures = measure(matcher, metrics, wanted, run.data, parts, settings.translate)
         status, error = "done", ""
     except InputError as problem:
         figures, status, error = {}, "failed", str(problem)
@@ -188,6 +195,7 @@ def measure(
     columns: Sequence[Column],
     trained_on: str,
     parts: Mapping[str, Parts],
+    translate: Translate | None = None,
 ) -> dict[str, float]:
     """Return the figure of each column by name; those that cannot be measured are left out."""
     found: dict[str, float] = {}
@@ -207,7 +215,8 @@ def measure(
             place = column.data, column.part
             changes = [one.metric for one in columns if (one.data, one.part) == place]
             if place not in reports:
-                reports[place] = _report(matcher, pairs, changes)
+                notes = parts[column.data].annotations
+                reports[place] = _report(matcher, pairs, changes, notes, translate)
             value = reports[place].get(column.metric)
             found |= {} if value is None else {column.name: value}
         else:
@@ -222,7 +231,13 @@ def measure(
     return found
 
 
-def _report(matcher: Matcher, pairs: PairDataset, metrics: Sequence[str]) -> dict[str, Any]:
+def _report(
+    matcher: Matcher,
+    pairs: PairDataset,
+    metrics: Sequence[str],
+    annotations: Path | None,
+    translate: Translate | None,
+) -> dict[str, Any]:
     """Return the accuracy of each category and after each transformation, by `KIND:NAME`."""
     changes = [name.removeprefix("change:") for name in metrics if name.startswith("change:")]
     try:
@@ -232,13 +247,15 @@ def _report(matcher: Matcher, pairs: PairDataset, metrics: Sequence[str]) -> dic
     measured, left_out = {}, {}
     for name in changes:
         try:
-            found = report(matcher, pairs, transformations=[name], lexicon=lexicon, top=0)
+            given: Any = {"lexicon": lexicon, "translate": translate, "top": 0}
+            found = report(matcher, pairs, transformations=[name], **given)
         except InputError as error:
             left_out[name] = str(error)
             continue
         measured[f"change:{name}"] = found["transformations"][0]["accuracy"]
     if any(name.startswith("category:") for name in metrics):
-        for one in report(matcher, pairs, lexicon=lexicon, top=0)["categories"]:
+        found = report(matcher, pairs, lexicon=lexicon, annotations=annotations, top=0)
+        for one in found["categories"]:
             measured[f"category:{one['name']}"] = one["accuracy"]
     for name, reason in left_out.items():
         log.info("%s is not measured: %s", name, reason)

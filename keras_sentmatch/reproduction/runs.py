@@ -13,6 +13,7 @@ from typing import Any
 
 from keras_sentmatch.reproduction.artefact import Artefact, Row
 from keras_sentmatch.training.recipe import Recipe, load_recipe
+from keras_sentmatch.transformations.transform import Translate
 
 KEY = ("model", "how", "data", "value", "seed", "settings")
 FIELDS = (*KEY, "status", "seconds", "figures", "departures", "error")
@@ -28,6 +29,7 @@ class Settings:
         epochs: Number of epochs, instead of the recipes'.
         backbones: Folder or preset of a pretrained network, by its name in the paper: `"base"`, ….
         overrides: Further overrides of every recipe.
+        translate: Function for the transformation `BackTrans`.
     """
 
     seeds: int = 1
@@ -35,6 +37,7 @@ class Settings:
     epochs: int | None = None
     backbones: Mapping[str, str] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
+    translate: Translate | None = None
 
     def __str__(self) -> str:
         backbones = [f"{key}={Path(name).name}" for key, name in self.backbones.items()]

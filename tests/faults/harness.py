@@ -200,6 +200,9 @@ def _child(
         _drop_capabilities()
     if fault == "watch":
         tempfile.tempdir = str(folder)
+        sys.dont_write_bytecode = (
+            True  # Python writes beside what it imports, and that is not the file's doing
+        )
         sys.addaudithook(Watch(folder))
     sys.addaudithook(Hook(folder, moment, _acts(fault, folder, command), count))
     try:

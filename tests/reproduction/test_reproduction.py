@@ -232,3 +232,33 @@ def test_sizes_are_those_of_the_files(data, tmp_path):
     file = write(tmp_path, text + 'rows = [{name = "SICK", data = "sick"}]\n')
     (cell,) = reproduce(file, tmp_path, tmp_path / "out")["rows"]
     assert cell["mean"] == 20
+
+
+def test_another_data_set_in_place_of_the_papers(data, tmp_path):
+    """Columns that then measure the same become one, with the first one's figures of the paper."""
+    text = HEAD + (
+        'columns = [{name = "SNLI", data = "snli"}, {name = "dev", data = "snli", part = "validation"}, '
+        '{name = "SciTail", data = "scitail"}]\n'
+        'rows = [{name = "ESIM", model = "esim", paper = [88, 87, 80]}]\n'
+    )
+    given = {"epochs": 1, "limit": 12, "overrides": SMALL}
+    found = reproduce(write(tmp_path, text), data, tmp_path / "out", on="sick", **given)
+    shown = [(one["column"], one["paper"], one["seeds"]) for one in found["rows"]]
+    assert shown == [("SNLI → sick test", 88, 1), ("dev → sick validation", 87, 1)]
+    assert "Trained and measured on sick in place of snli, scitail." in found["caption"]
+    with pytest.raises(InputError, match="no data set 'sik'. Did you mean sick"):
+        reproduce(tmp_path / "artefact.toml", data, tmp_path / "out", on="sik", **given)
+
+
+def test_categories_by_people_and_a_translation(data, tmp_path):
+    shutil.copytree(data / "sick", tmp_path / "sick")
+    (tmp_path / "sick" / "annotations.txt").write_text("3\t#NEGATION\n4\t#NEGATION\n", "utf-8")
+    metrics = '["category:Negation", "category:Coreference", "change:BackTrans"]'
+    text = f'{HEAD}columns = [{{name = "C", data = "sick", metric = {metrics}}}]\n'
+    file = write(tmp_path, text + 'rows = [{name = "ESIM", model = "esim"}]\n')
+    given = {"epochs": 1, "overrides": SMALL, "translate": lambda texts: [f"so {t}" for t in texts]}
+    found = reproduce(file, tmp_path, tmp_path / "out", **given)
+    negation, coreference, translated = found["rows"]
+    assert negation["mean"] in (0, 50, 100) and translated["seeds"] == 1
+    assert coreference["note"] == "not measured"  # the file names none
+    assert "Categories of sick: people's, in annotations.txt." in found["caption"]

@@ -1,0 +1,75 @@
+"""Two recipes trained on the same seeds and parts: the verdict, and going on after a stop."""
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.analysis import ablate, ablation
+from keras_sentmatch.analysis.ablation import smallest_difference, verdict
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.training import load_recipe
+
+pytestmark = pytest.mark.once
+SMALL = ["vectors.source=none", "vectors.dim=8", "model.units=6", "training.epochs=6"]
+
+
+def overlapping(count=60, seed=0):
+    """Pairs whose label is whether the sentences share their words: words in the same order or not."""
+    rng = np.random.default_rng(seed)
+    words = [f"word{n}" for n in range(12)]
+    one = [" ".join(rng.choice(words, 4)) for _ in range(count)]
+    same = rng.integers(0, 2, count)
+    two = [text if same[n] else " ".join(rng.choice(words, 4)) for n, text in enumerate(one)]
+    return PairDataset(one, two, ["yes" if label else "no" for label in same])
+
+
+def recipe(*more):
+    return load_recipe("esim", "pairs", overrides=[*SMALL, *more])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A recipe that learns, against one that learns nothing."""
+    out = tmp_path_factory.mktemp("ablation")
+    good = load_recipe("bag_of_words", "pairs")
+    bad = recipe("training.learning_rate=1e-9", "training.epochs=1")
+    return out, good, bad, ablate(good, bad, overlapping(), out, seeds=2, folds=2, progress=False)
+
+
+def test_what_learns_is_better_than_what_does_not(made):
+    _, _, _, found = made
+    assert found["verdict"] == "better"
+    assert found["rows"] == 60 and found["seeds"] == 2 and found["folds"] == 2
+    (pair,) = found["pairs"]
+    assert 0 < pair["low"] <= pair["difference"] <= pair["high"]
+    assert found["smallest_difference"] == smallest_difference(60, 2)
+
+
+def test_a_stopped_comparison_goes_on(made, monkeypatch):
+    """Only the training whose file is missing is done again, and the result is the same."""
+    out, good, bad, found = made
+    (out / "right-first-seed-1-part-0.npy").unlink()
+    trained = []
+    train = ablation.train
+    monkeypatch.setattr(ablation, "train", lambda *a, **k: trained.append(k) or train(*a, **k))
+    again = ablate(good, bad, overlapping(), out, seeds=2, folds=2, progress=False)
+    assert [one["seed"] for one in trained] == [1]
+    assert again["pairs"] == found["pairs"]
+    with pytest.raises(InputError, match="holds another comparison"):
+        ablate(good, recipe(), overlapping(), out, seeds=2, folds=2)
+
+
+def test_equal_recipes_and_pairs_without_a_test_part_are_refused(tmp_path):
+    with pytest.raises(InputError, match="the same"):
+        ablate(recipe(), recipe(), overlapping(), tmp_path, folds=2)
+    with pytest.raises(InputError, match="no test pairs"):
+        ablate(recipe(), recipe("model.units=7"), overlapping(), tmp_path)
+
+
+def test_more_pairs_and_seeds_show_smaller_differences():
+    assert smallest_difference(500, 3) > smallest_difference(5000, 3) > smallest_difference(5000, 9)
+    assert [verdict(0.01, 0.02), verdict(-0.02, -0.01), verdict(-0.01, 0.01)] == [
+        "better",
+        "worse",
+        "cannot tell at this size",
+    ]

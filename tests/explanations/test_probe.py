@@ -1,0 +1,144 @@
+"""The probe of each named layer, and of mechanisms that are known to be dead."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.explanations import probe
+from keras_sentmatch.explanations.probe import CHANGED, CONCENTRATION, GATE, MECHANISMS, OTHER_GUIDE
+from tests.toys.matchers import NAMES, make
+
+pytestmark = pytest.mark.usefixtures("without_tracing")
+WORDS = (
+    "a",
+    "big",
+    "dog",
+    "runs",
+    "in",
+    "the",
+    "park",
+    "two",
+    "small",
+    "zebras",
+    "animal",
+    "moves",
+)
+MODELS = {
+    "drr_net": ["RerereadAttention"],
+    "ladra_net": ["PhraseCNN", "DynamicSequentialAttention"],
+    "dabert": ["DualAttention", "AdaptiveFusion"],
+    "drcn": ["DenseCoAttentiveRNN", "AutoencoderBottleneck"],
+    "din": ["MatrixDynamicGRU"],
+}
+
+
+def some_pairs(count=24):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS, rng.integers(2, 9))) for _ in range(2 * count)]
+    labels = [NAMES[n] for n in rng.integers(0, len(NAMES), count)]
+    return PairDataset(texts[::2], texts[1::2], labels, label_names=NAMES)
+
+
+def row(found, measure):
+    (one,) = (one for one in found.rows if one["measure"] == measure.name)
+    return one
+
+
+@pytest.mark.parametrize("name", [*MODELS, "fa", "sfa"])
+@pytest.mark.each_backend
+def test_every_mechanism_is_measured(name, tmp_path):
+    block = {"feature_attention": name} if name in ("fa", "sfa") else {}
+    matcher = make("esim" if block else name, **block)
+    found = probe(matcher, some_pairs())
+    wanted = MODELS.get(name) or [
+        "FeatureAttention" if name == "fa" else "SelectiveFeatureAttention"
+    ]
+    assert set(wanted) == {one["layer"] for one in found.rows}
+    for layer in wanted:
+        rows = [one for one in found.rows if one["layer"] == layer]
+        assert len(rows) >= 2 and all(np.isfinite(one["value"]) for one in rows)
+    assert len(found.sentences()) == len(found.rows)
+    assert 0 <= found.accuracy[""] <= 1
+    again = matcher.predict_proba(some_pairs())
+    assert again.shape == (24, len(NAMES))  # the model is as it was before
+    found.save(tmp_path)
+    assert (tmp_path / "probe.png").stat().st_size > 1000
+    assert "| mechanism | layer |" in (tmp_path / "probe.md").read_text("utf-8")
+
+
+def test_answers_with_the_probe_are_those_of_the_matcher():
+    """Watching changes no answer, so the accuracy is the matcher's."""
+    matcher, pairs = make("drcn"), some_pairs()
+    answers = matcher.predict_proba(pairs).argmax(1)
+    assert probe(matcher, pairs).accuracy[""] == pytest.approx(
+        float(np.mean(answers == pairs.labels))
+    )
+
+
+def test_layers_are_known():
+    assert {cls.__name__ for cls in MECHANISMS} == {
+        *(name for names in MODELS.values() for name in names),
+        "FeatureAttention",
+        "SelectiveFeatureAttention",
+    }
+
+
+def test_a_rereading_that_reads_nothing_is_dead():
+    """Planted: every token gets the same weight, and neither guide nor state is listened to."""
+    matcher = make.__wrapped__("drr_net")  # not the one that other tests share
+    (layer,) = (one for one in matcher.model._flatten_layers() if one.name == "rereading")
+    for kernel in (layer.guide_kernel, layer.state_kernel, layer.context):
+        kernel.assign(ops.zeros_like(kernel))
+    found = probe(matcher, some_pairs())
+    for measure in (CONCENTRATION, OTHER_GUIDE):
+        assert row(found, measure)["value"] == pytest.approx(0, abs=1e-5)
+        assert row(found, measure)["verdict"] == "does nothing"
+    (distinct,) = (one for one in found.rows if one["measure"].startswith("distinct"))
+    assert distinct["value"] == 1 and distinct["verdict"] == "does nothing"
+
+
+def test_gates_that_do_not_look_are_dead():
+    """Planted: gates that are .5 for every pair and feature scale a sentence and tell nothing of it."""
+    matcher = make.__wrapped__("esim", feature_attention="fa")
+    for layer in matcher.model._flatten_layers():
+        if type(layer).__name__ == "FeatureAttention":
+            layer.excitation.kernel.assign(ops.zeros_like(layer.excitation.kernel))
+    found = probe(matcher, some_pairs())
+    gates = [one for one in found.rows if one["measure"] == GATE.name]
+    assert gates and {one["verdict"] for one in gates} == {"does nothing"}
+
+
+def test_what_the_answer_does_not_use_is_dead():
+    """Planted: the gate of the re-read vectors is closed, so no answer changes without them."""
+    matcher = make.__wrapped__("drr_net")
+    gate = matcher.model.heads["v"].gate
+    gate.kernel.assign(ops.zeros_like(gate.kernel))
+    gate.bias.assign(-50 * ops.ones_like(gate.bias))
+    found = probe(matcher, some_pairs())
+    assert found.verdict("rereading") == "does nothing"
+    assert row(found, CHANGED)["value"] == 0
+    assert found.accuracy["rereading"] == found.accuracy[""]
+
+
+def test_a_mechanism_that_is_needed_acts():
+    """Planted: the answers follow the re-read vectors alone, and each label is the answer to some pairs."""
+    matcher = make.__wrapped__("drr_net", use_global=False)
+    bias = matcher.model.logits.bias
+    bias.assign(bias - np.log(matcher.predict_proba(some_pairs())).mean(0))
+    found = probe(matcher, some_pairs(), batch_size=5)
+    assert found.verdict("rereading") == "acts"
+    counts = some_pairs().label_counts()
+    shares = [pytest.approx(count / 24) for count in counts.values()]
+    assert found.accuracy["rereading"] in shares  # all pairs get the same answer
+
+
+@pytest.mark.once
+def test_models_without_a_mechanism_and_few_pairs_are_refused():
+    with pytest.raises(
+        InputError, match="none of the layers that a probe knows: RerereadAttention"
+    ):
+        probe(make("decatt"), some_pairs())
+    with pytest.raises(InputError, match="There are 3 pairs. Give at least 20"):
+        probe(make("drr_net"), some_pairs().limit(3))
