@@ -400,18 +400,24 @@ def _scores(
 ) -> Array:
     """Return the probabilities of the pairs from eager calls of the model; `between` follows each batch."""
     tags = pairs.tags if "pos" in matcher.encoder.features else None
-    encoded = matcher.encoder.encode_pairs(pairs.sentence1, pairs.sentence2, tags=tags)
     scores: Array | None = None
-    for rows, _, length in matcher.batches(encoded.lengths.max(axis=1), batch_size):
-        arrays = encoded.arrays(rows, length)
-        inputs = {name: ops.convert_to_tensor(arrays[name]) for name in matcher.model.input_names}
-        with _without_gradients():
-            found = matcher.model(inputs, training=False)
-            part = _array(found[0] if isinstance(found, list | tuple) else found)
-            between()
-        if scores is None:
-            scores = np.zeros((len(pairs), part.shape[-1]), "float32")
-        scores[rows] = part
+    with matcher.lending(pairs.sentence1, pairs.sentence2) as parts:
+        for part in parts:
+            some = None if tags is None else (tags[0][part], tags[1][part])
+            texts = pairs.sentence1[part], pairs.sentence2[part]
+            encoded = matcher.encoder.encode_pairs(*texts, tags=some)
+            first = part.start or 0
+            for rows, _, length in matcher.batches(encoded.lengths.max(axis=1), batch_size):
+                arrays = encoded.arrays(rows, length)
+                names = matcher.model.input_names
+                inputs = {name: ops.convert_to_tensor(arrays[name]) for name in names}
+                with _without_gradients():
+                    found = matcher.model(inputs, training=False)
+                    here = _array(found[0] if isinstance(found, list | tuple) else found)
+                    between()
+                if scores is None:
+                    scores = np.zeros((len(pairs), here.shape[-1]), "float32")
+                scores[first + rows] = here
     assert scores is not None
     return scores if matcher.label_names is not None else scores[:, 0]
 

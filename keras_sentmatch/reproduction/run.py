@@ -24,6 +24,7 @@ from keras_sentmatch.reproduction.artefact import Artefact, Column, Row, load_ar
 from keras_sentmatch.reproduction.data_sets import Parts, load_parts, what_is_needed
 from keras_sentmatch.reproduction.runs import Run, RunTable, Settings, runs_of, why_not
 from keras_sentmatch.safety import first_line, replace_file
+from keras_sentmatch.training.encoding import EncodingCache
 from keras_sentmatch.training.profiling import profile_recipe
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.resume import finished_metrics
@@ -96,6 +97,7 @@ def reproduce(
     out, root = Path(out), Path(data).expanduser()
     parts = load_all(made, root, settings)
     table = RunTable(out / "runs.csv")
+    caches: dict[str, EncodingCache] = {}
     waiting = [run for run in runs_of(made, settings) if run.data in parts]
     waiting = [run for run in waiting if not why_not(run, settings)]
     done = {run.key(settings) for run in waiting} & table.done.keys()
@@ -110,7 +112,8 @@ def reproduce(
         log.info(
             "%s on %s, seed %d; trainings to do: %d%s", run.row.name, run.data, run.seed, left, when
         )
-        table.add(key, **_measured(made, run, parts, out, settings, progress))
+        cache = caches.setdefault(run.data, EncodingCache())
+        table.add(key, **_measured(made, run, parts, out, settings, progress, cache))
         finished += 1
     return save_result(made, settings, parts, table, out)
 
@@ -138,6 +141,7 @@ def _measured(
     out: Path,
     settings: Settings,
     progress: bool,
+    cache: EncodingCache,
 ) -> dict[str, Any]:
     """Train and measure one run; an error becomes a row with the status `failed`."""
     begun = time.perf_counter()
@@ -152,7 +156,7 @@ def _measured(
             wanted = [one for one in wanted if run.row.ensemble or one.ensemble]
         else:
             recipe = run.recipe(artefact, settings)
-            matcher, metrics = _trained(recipe, parts[run.data].pairs, folder, progress)
+            matcher, metrics = _trained(recipe, parts[run.data].pairs, folder, progress, cache)
         if artefact.kind in ("examples", "maps"):
             answers = folder / "answers.json"
             replace_file(answers, json.dumps(_answers(artefact, run.row, matcher)))
@@ -176,14 +180,19 @@ def _measured(
 
 
 def _trained(
-    recipe: Recipe, splits: Mapping[str, PairDataset], folder: Path, progress: bool
+    recipe: Recipe,
+    splits: Mapping[str, PairDataset],
+    folder: Path,
+    progress: bool,
+    cache: EncodingCache,
 ) -> tuple[Matcher, dict[str, Any]]:
     """Train a run, or go on with it, or load it if it is finished."""
     keras.backend.clear_session()
     if (metrics := finished_metrics(folder)) is not None:
         return Matcher.load(folder), metrics
     resume = folder.exists()
-    result = train(recipe, splits, folder, resume=resume, progress=progress, baseline=False)
+    given: Any = {"resume": resume, "progress": progress, "baseline": False, "encodings": cache}
+    result = train(recipe, splits, folder, **given)
     if result.metrics["interrupted"]:
         raise KeyboardInterrupt
     return result.matcher, result.metrics

@@ -86,7 +86,10 @@ class EncodingCache:
 
     def fit(self, recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder:
         """Call `fit_encoder` once per configuration of encoder and vectors."""
-        key = f"{recipe.encoder} {recipe.vectors} {recipe.model.get('backbone')}"
+        key = (
+            f"{recipe.encoder} {recipe.vectors} {recipe.model.get('backbone')} "
+            f"{trains_vectors(recipe)}"  # then it has the words of the training pairs only
+        )
         if key not in self._fitted:
             self._fitted[key] = fit_encoder(recipe, splits, progress)
         encoder = self._fitted[key][0]
