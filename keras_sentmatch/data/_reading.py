@@ -5,7 +5,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
@@ -24,12 +24,18 @@ _USUAL = {"label": _LABELS, "group": formats.GROUP, "id": formats.ID, "weight": 
 _ALIASES = {"entails": "entailment"}
 _ALIASES |= dict.fromkeys(("contradicts", "contradictory"), "contradiction")
 _NEGATIVE = frozenset("no n f false wrong negative neg none different irrelevant mismatch".split())
-_NOTHING = frozenset("nan null <na>".split())  # what programs write if a label is missing
-_NO_NUMBER = frozenset("none na n/a inf -inf infinity -infinity".split())  # in a column of numbers
+# What programs write if a label is missing, and what may also be a label.
+_NOTHING = frozenset("nan -nan null <na> n/a #n/a #na".split())
+_PERHAPS_NOTHING = frozenset("none na".split())
+# Names of two labels; the same label under two of its names is not read as two labels.
+_TWO_LABELS = frozenset("1 true t yes y".split()), frozenset("0 false f no n".split())
+_NO_NUMBER = frozenset("none na inf -inf infinity -infinity".split())  # in a column of numbers
 _INVISIBLE = (0xAD, *range(0x200B, 0x2010), 0x2060, 0xFEFF)
 _ALIKE: dict[int, str | None] = dict.fromkeys(_INVISIBLE)
 _ALIKE |= dict.fromkeys((*range(0x2010, 0x2016), 0x2212), "-")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_COMMA = re.compile(r"[+-]?\d+([.,]\d+)?\s?%?")  # a number as some spreadsheets write it
+_BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_])[-_ ](?=[^\W\d_])")
 _MANY_LABELS = 100  # more values are not classes, unless the caller says so
 log = logging.getLogger(__name__)
 
@@ -48,6 +54,17 @@ class Columns:
     encoding: str | None = None
     weight: str | int | Literal[False] | None = None  # False: no weights
     no_label: frozenset[str] = frozenset("-")  # labels that mean "no gold label"
+
+    def __post_init__(self) -> None:
+        names: Any = self.label_names
+        if isinstance(names, str):
+            how = "Give a list of names, or a mapping from the labels in the file to names."
+            raise InputError(f"label_names={names!r} is one string. {how}")
+        if isinstance(names, Mapping):
+            names = {str(label): str(name) for label, name in names.items()}
+        elif names is not None:
+            names = [str(name) for name in names]
+        object.__setattr__(self, "label_names", names)
 
 
 class KeptRow(NamedTuple):
@@ -226,10 +243,14 @@ def _guess(found: Sequence[str], first: Mapping[str, Any]) -> str:
 
 @lru_cache(1 << 14)
 def folded(label: str) -> str:
-    """Return what all spellings of a label have in common: `Yes` and `yes`, `1`, `01` and `1e0`."""
+    """Return what all spellings of a label have in common: `Yes` and `yes`, `1`, `01` and `1e0`.
+
+    A space, a hyphen or an underscore between two words makes no difference either.
+    """
     label = " ".join(unicodedata.normalize("NFKC", label).translate(_ALIKE).casefold().split())
     if _NUMBER.fullmatch(label) and (number := float(label)).is_integer() and abs(number) < 1e15:
         return str(int(number))
+    label = _BETWEEN_WORDS.sub("_", label)
     return _ALIASES.get(label, label)
 
 
@@ -308,6 +329,7 @@ def _found_names(reading: Reading, counts: Mapping[str, int]) -> tuple[str, ...]
         numbers = []
     if not all(number is None or number.is_integer() for number in map(_finite, known)):
         return ()
+    _refuse_odd_names(reading, known)
     many = len(known) > _MANY_LABELS
     if numbers:
         if many and reading.columns.task is None:
@@ -337,9 +359,27 @@ def _found_names(reading: Reading, counts: Mapping[str, int]) -> tuple[str, ...]
     return next(usual, tuple(names))
 
 
+def _refuse_odd_names(reading: Reading, known: Set[str]) -> None:
+    """Refuse numbers that would become names, and two names of one label that would become two."""
+    how = wording("label_names=…", "--labels THEIRS=OURS,…")
+    odd = sorted(label for label in known if _finite(label) is None)
+    if reading.columns.task is None and odd and all(map(_COMMA.fullmatch, known)):
+        wrong = f"the label column has {odd[0]!r}, which looks like a number"
+        raise InputError(
+            f"{reading.path}: {wrong}. Write numbers as 0.5, or name such labels with {how}."
+        )
+    for same in _TWO_LABELS:
+        if known <= frozenset.union(*_TWO_LABELS) and len(same & known) > 1:
+            wrong = f"the labels {', '.join(sorted(known))} have several names for one label"
+            raise InputError(f"{reading.path}: {wrong}. Give each a name with {how}.")
+    if perhaps := _PERHAPS_NOTHING & known:
+        said = f"{min(perhaps)!r} is read as a label, not as a missing one."
+        log.warning(f"{reading.path}: {said}")
+
+
 def _finite(text: str) -> float | None:
     try:
-        number = float(text)
+        number = float("" if "_" in text else text)  # Python reads 1_0 as 10
     except ValueError:
         return None
     return number if math.isfinite(number) else None

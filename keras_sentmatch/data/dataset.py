@@ -37,7 +37,11 @@ class ReadReport:
 
 def as_text(value: Any) -> str:
     """Return a cell as text: empty if it is missing, and 7.0 as 7."""
-    if value is None or value != value:
+    try:
+        missing = value is None or bool(value != value)
+    except TypeError:  # pandas.NA is neither equal nor unequal to anything
+        missing = True
+    if missing:
         return ""
     whole = isinstance(value, float) and value.is_integer()
     return str(int(value) if whole else value).strip()
@@ -260,6 +264,10 @@ def _labels(
         task = task or ("ranking" if grouped else "classification")
         return None, None if task == "regression" else label_names, task
     values = np.asarray(labels)
+    if values.dtype.kind == "O" and all(
+        isinstance(x, int | float | np.number) for x in values.flat
+    ):
+        values = np.array(values.tolist())  # numbers in a column of objects
     kind = values.dtype.kind if values.size else ("f" if task == "regression" else "i")
     if values.ndim != 1 or kind not in "biufUO":
         what = f"the shape {values.shape} and the type {values.dtype}"
@@ -275,7 +283,8 @@ def _labels(
                 known = ", ".join(label_names)
                 raise InputError(f"labels[{row}] is {value!r}. Expected one of {known}.")
         values, kind = np.array([index[value] for value in values], dtype="int32"), "i"
-    task = task or ("regression" if kind == "f" else "ranking" if grouped else "classification")
+    scores = kind == "f" and not label_names
+    task = task or ("regression" if scores else "ranking" if grouped else "classification")
     if task == "regression":
         array = values.astype("float32")
         if not np.isfinite(array).all():
@@ -283,9 +292,11 @@ def _labels(
             raise InputError(f"labels[{row}] is {values[row]}. Regression needs a finite number.")
         label_names = None
     else:
+        if kind == "f" and not (np.isfinite(values).all() and (values % 1 == 0).all()):
+            wrong = "labels has fractions or missing values"
+            how = "Pass task='regression' and no label_names for scores"
+            raise InputError(f"{wrong}, so these are no classes. {how}.")
         array = values.astype("int32")
-        if kind == "f" and not np.array_equal(array, values):
-            raise InputError(f"labels has fractions. Pass task='regression', not {task!r}.")
         count = len(label_names) if label_names else int(array.max(initial=-1)) + 1
         if not label_names and count > _MOST_CLASSES:
             wrong = f"labels go up to {count - 1:,}, which means {count:,} classes"

@@ -11,6 +11,7 @@ import csv
 import gzip
 import io
 import json
+import logging
 import os
 import re
 import sys
@@ -18,7 +19,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ _MARKS = {  # byte order marks; a longer mark before the shorter one that it beg
 _HEAD = 1 << 16  # bytes from which encoding and line end are recognized
 _SAMPLE = 50  # lines from which the separator is recognized
 _MOST_BLANK = 100_000  # blank lines in a row
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -164,6 +166,12 @@ def _other_encoding() -> str:
     return f"If the file has another encoding, name it ({how}, …)"
 
 
+def unnamed_apart(names: Sequence[str]) -> list[str]:
+    """Return the names with 0, 1, 2, … spaces for columns without a name, so that all are kept."""
+    blank = count()
+    return [name or " " * next(blank) for name in names]
+
+
 def check_names(names: Sequence[str], place: Any) -> None:
     """Refuse two columns of the same name."""
     if twice := [name for name, count in Counter(names).items() if count > 1 and name]:
@@ -185,6 +193,7 @@ def table(
         file.is_table = True
         sep = file.delimiter or separator or _recognized_separator(file, quoted)
         quotes = sep != "\t" if quoted is None else quoted
+        watch = quoted is None and not quotes
         names = list(header) if header and not file.numbered else None
         if names:
             yield HEADER, dict.fromkeys(names, "")
@@ -194,19 +203,30 @@ def table(
                 yield where, fields
                 continue
             if names is None:
-                names = [name.strip() for name in fields]
+                names = unnamed_apart([name.strip() for name in fields])
                 if file.numbered:
                     names = [str(column) for column in range(len(fields))]
                 check_names(names, file.path)
                 yield HEADER, dict.fromkeys(names, "")
                 if not file.numbered:
                     continue
+            if watch and (cell := next(filter(_looks_quoted, fields), "")):
+                how = wording('format="tsv-quoted"', "--format tsv-quoted")
+                said = f"{cell:.40} has doubled quotes as in CSV, and is read as it stands"
+                log.warning(f"{file.path}{where}: {said}. If quotes only protect it, pass {how}.")
+                watch = False
             if len(fields) != len(names) and not ragged:
                 yield where, _wrong_width(fields, names, sep, quotes)
             else:
                 yield where, dict(zip(names, fields))
 
     return rows
+
+
+def _looks_quoted(cell: str) -> bool:
+    """Return whether a cell is quoted as in CSV, with doubled quotes inside."""
+    inside = cell[1:-1]
+    return '""' in inside and cell[0] == cell[-1] == '"' and '"' not in inside.replace('""', "")
 
 
 def _recognized_separator(file: TextFile, quoted: bool | None) -> str:
@@ -239,11 +259,17 @@ def _wrong_width(fields: list[str], names: list[str], sep: str, quoted: bool) ->
 
 
 def _plain_fields(file: TextFile, sep: str) -> Iterator[tuple[int, list[str] | BadRow]]:
+    empty, started = list[tuple[int, list[str]]](), False
     for number, line in file.lines():
-        if isinstance(line, BadRow):
-            yield number, line
-        elif line.strip():
-            yield number, line.split(sep)
+        if isinstance(line, str) and not line.strip():
+            empty += [(number, line.split(sep))] if started and sep in line else []
+            continue
+        yield from empty  # rows of empty cells between other rows
+        empty.clear()
+        started = True
+        yield number, line if isinstance(line, BadRow) else line.split(sep)
+    if empty:
+        log.warning(f"{file.path}: {len(empty):,} rows without text at the end are left out.")
 
 
 def _quoted_fields(file: TextFile, sep: str) -> Iterator[tuple[int, list[str] | BadRow]]:
@@ -329,12 +355,23 @@ def _candidates(where: str, record: Any) -> Rows:
     elif not isinstance(record.get("candidates"), list):
         yield where, record
     else:
-        question, answers = record.get("question"), record.get("answers", ())
-        answers = answers if isinstance(answers, list) else ()
-        for i, candidate in enumerate(record["candidates"]):
+        question, candidates = record.get("question"), record["candidates"]
+        known = "question_id" in record or "query_id" in record
+        shared = {
+            key: value for key, value in record.items() if key not in ("candidates", "answers")
+        }
+        shared = shared if known else {"qid": question, **shared}
+        answers = record.get("answers", [])
+        if not isinstance(answers, list) or any(
+            type(place) is not int or not 0 <= place < len(candidates) for place in answers
+        ):
+            wrong = f"the answers are {str(answers)[:60]}. Expected numbers of candidates from 0"
+            yield where, BadRow("bad answers", f"{wrong}. Correct them")
+            return
+        for i, candidate in enumerate(candidates):
             found = candidate if isinstance(candidate, dict) else {"sentence": candidate}
-            shared = {"question": question, "qid": question}
-            yield where, {"label": int(i in answers), **found, **shared}
+            label = {"label": int(i in answers)} if "answers" in record else {}
+            yield where, {**label, **shared, **found, "question": question}
 
 
 def parallel(second: str, label: str) -> RowSource:

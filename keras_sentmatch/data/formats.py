@@ -4,6 +4,7 @@ Each data set is a `Format` with one `Layout` per kind of files. To add one, add
 """
 
 import difflib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -283,6 +284,10 @@ _OFFICIAL = [known for known in FORMATS.values() if known.name not in OWN]
 
 def existing_path(path: str | Path) -> Path:
     """Return the path of an existing file or folder, or raise `InputError` with a hint."""
+    if not isinstance(path, str | os.PathLike):
+        kind = type(path).__name__
+        tables = "a table of pandas, polars, Arrow or Hugging Face's datasets that is in memory"
+        raise InputError(f"The pairs are a {kind}. Expected the path of a file, or {tables}.")
     path = Path(path).expanduser()
     if path.exists():
         if not path.is_file() and not path.is_dir():

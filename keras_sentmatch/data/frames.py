@@ -1,17 +1,19 @@
 """Tables in memory (pandas, polars, Arrow, Hugging Face datasets), Parquet and Excel files."""
 
+import logging
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from keras_sentmatch.data.files import HEADER, Rows, TextFile, check_names
+from keras_sentmatch.data.files import HEADER, Rows, TextFile, check_names, unnamed_apart
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.safety import compressed_room, expansion_error, first_line
 
 INSTALL = 'pip install "keras-sentmatch[frames]"'
 _MODULES = ("pandas", "polars", "pyarrow", "datasets")
+log = logging.getLogger(__name__)
 _ROWS = 1024  # rows of an Excel file that are in memory at a time
 _TEXTS = ("string", "large_string", "string_view", "binary", "large_binary")  # types in Arrow
 
@@ -25,7 +27,8 @@ def is_frame(value: Any) -> bool:
 
 def column_names(frame: Any) -> list[str]:
     """Return the names of the columns."""
-    names = getattr(frame, "column_names", None)  # of Arrow and of Hugging Face
+    # Arrow and Hugging Face have `column_names`; in pandas it may be a column.
+    names = None if hasattr(frame, "iloc") else getattr(frame, "column_names", None)
     return [str(name) for name in (frame.columns if names is None else names)]
 
 
@@ -46,10 +49,15 @@ def columns_of(frame: Any, only: Collection[str] | None = None) -> dict[str, lis
     return {name: [None if v != v else v for v in column] for name, column in found.items()}
 
 
-def class_names(features: Mapping[str, Any] | None) -> list[str] | None:
-    """Return the names of the labels if the features of a data set (Hugging Face, TFDS) have them."""
-    found = [f.names for f in (features or {}).values() if hasattr(f, "names")]
-    return list(found[0]) if len(found) == 1 else None
+def class_names(features: Mapping[str, Any] | None, usual: Sequence[str]) -> list[str] | None:
+    """Return the names that the features of a data set (Hugging Face, TFDS) give to its labels.
+
+    The column of labels is the first one of the names `usual`.
+    """
+    exact, lower = dict(features or {}), {str(k).lower(): f for k, f in (features or {}).items()}
+    label = next((f for name in usual if (f := exact.get(name) or lower.get(name.lower()))), None)
+    names = getattr(label, "names", None)
+    return None if names is None else list(names)
 
 
 def with_columns(frame: Any, columns: Mapping[str, Any]) -> Any:
@@ -157,17 +165,22 @@ def _sheet(path: Path) -> Iterator[dict[str, list[Any]]]:
         sheet.reset_dimensions()  # what the file claims; rows then end with their last cell
         rows = sheet.iter_rows(values_only=True)
         header = next((row for row in rows if any(value is not None for value in row)), ())
-        names = ["" if name is None else str(name).strip() for name in header]
+        last = max((i for i, name in enumerate(header) if name is not None), default=-1)
+        names = ["" if name is None else str(name).strip() for name in header[: last + 1]]
+        names = unnamed_apart(names)
         check_names(names, path)
-        yield {name: [] for name in names if name}
-        blank = 0
+        yield {name: [] for name in names}
+        blank, beyond = 0, False
         while part := list(islice(rows, _ROWS)):
             kept = [row for row in part if any(value is not None for value in row)]
             blank = 0 if kept else blank + len(part)
             if blank > 100 * _ROWS:
                 raise InputError(f"{path} has more than {blank:,} blank rows. Remove them.")
+            if not beyond and any(x is not None for row in kept for x in row[len(names) :]):
+                log.warning(f"{path}: cells right of the last column name are not read.")
+                beyond = True
             padded = [(*row, *[None] * len(names))[: len(names)] for row in kept]
             good = [[None if x in ERROR_CODES else x for x in row] for row in padded]
-            yield {name: [row[i] for row in good] for i, name in enumerate(names) if name}
+            yield {name: [row[i] for row in good] for i, name in enumerate(names)}
     finally:
         book.close()

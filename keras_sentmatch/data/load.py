@@ -228,14 +228,16 @@ def _read_frame(frame: Any, split: str, columns: Columns, on_error: OnError) -> 
     if columns.encoding is not None:
         given = f"encoding={columns.encoding!r}"
         raise InputError(f"{given} is for files, not for a {kind}. Leave it out.")
-    columns = _with_class_names(columns, getattr(frame, "features", None))
+    features = None if hasattr(frame, "iloc") else getattr(frame, "features", None)
+    columns = _with_class_names(columns, features)
     layout, known = formats.Layout({}, lambda file: rows_of(frame)), formats.FORMATS["frame"]
     return _read_file(Path(kind), known, layout, split, columns, on_error, "frame")
 
 
 def _with_class_names(columns: Columns, features: Mapping[str, Any] | None) -> Columns:
     """Name the labels 0, 1, … of a data set whose features name them; there -1 is no label."""
-    names = class_names(features)
+    usual = formats.LABEL + formats.SCORE if columns.label is None else (str(columns.label),)
+    names = class_names(features, usual)
     if not names or isinstance(columns.label_names, Mapping):
         return columns
     meant = {str(i): name for i, name in enumerate(columns.label_names or names)}
@@ -302,6 +304,10 @@ def _read_files(
 
 
 def _with_names_of(data: PairDataset, columns: Columns) -> Columns:
+    """Return the columns for the other parts, whose labels are to be read in the same way."""
+    if data.task == "regression" and data.labels is not None:
+        missing = columns.no_label | ({"-1"} if (data.labels >= 0).all() else set())
+        return replace(columns, task=columns.task or "regression", no_label=missing)
     given = isinstance(columns.label_names, Mapping) or not data.label_names
     return columns if given else replace(columns, label_names=data.label_names)
 
@@ -384,4 +390,5 @@ def load_tfds(name: str) -> dict[str, PairDataset]:
         for found in [part for part in candidates if part in builder.info.splits][:1]:
             layout = formats.Layout({}, lambda file, found=found: rows(found))  # type: ignore[misc]
             parts[split] = _read_file(place, known, layout, split, columns, "raise", name)
+            columns = _with_names_of(parts[split], columns)
     return parts

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -151,7 +152,12 @@ class PairStream:
 
 
 def _plain(value: Any) -> Any:
-    """Return a cell that JSON can express: a number, text, or None if it is missing."""
+    """Return a cell that JSON can express, or None if it is missing."""
     if value is None or value != value:
         return None
-    return value if isinstance(value, (bool, int, float, str)) else str(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    infinite = isinstance(value, float) and math.isinf(value)
+    return value if isinstance(value, (bool, int, float, str)) and not infinite else str(value)

@@ -33,14 +33,24 @@ def as_text(columns: Mapping[str, Sequence[Any]], format: str, header: bool = Tr
     names, rows = list(columns), zip(*plain)
     if format == "jsonl":
         return "".join(json.dumps(dict(zip(names, row)), ensure_ascii=False) + "\n" for row in rows)
+    rows = ([_flat(value) for value in row] for row in rows)
     if format == "tsv":  # without quotes: a tab or a line break becomes a space
         lines = [[_cell(value) for value in row] for row in ([names] if header else []) + [*rows]]
         return "".join("\t".join(line) + "\n" for line in lines)
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([names] if header else [])
-    writer.writerows(rows)
-    return text.getvalue()
+    writer = csv.writer(text, lineterminator="\r\n")  # so that a carriage return is quoted too
+    found = list[str]()
+    for row in ([names] if header else []) + [*rows]:
+        writer.writerow(row)
+        found.append(text.getvalue().removesuffix("\r\n") + "\n")
+        text.seek(0)
+        text.truncate()
+    return "".join(found)
+
+
+def _flat(value: Any) -> Any:
+    """Return a cell of a table: a list or an object as JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
 def _cell(value: Any) -> str:

@@ -1,7 +1,9 @@
 """`predict FILE` as a stream: formats, and what an interrupted run leaves."""
 
+import csv
 import errno
 import importlib
+import io
 import itertools
 import json
 import shutil
@@ -88,6 +90,15 @@ def test_every_format_in_and_out(folder, tmp_path, suffix):
     shares = [float(a["probability_yes"]) for a in answers]
     assert shares == pytest.approx([e.probabilities["yes"] for e in expected], abs=1e-5)
     assert [path.name for path in out.parent.iterdir()] == [out.name]
+
+
+def test_cells_that_other_readers_would_break_or_change():
+    columns = {"s1": ["a\rb", 'c\n"d"', "é  "], "x": [["p", 1], {"q": None}, 2.5]}
+    found = list(csv.reader(io.StringIO(answer_file.as_text(columns, "csv"), newline="")))
+    assert [row[0] for row in found] == ["s1", *columns["s1"]]
+    assert [row[1] for row in found] == ["x", '["p", 1]', '{"q": null}', "2.5"]
+    lines = answer_file.as_text(columns, "jsonl").splitlines()
+    assert [json.loads(line)["x"] for line in lines] == columns["x"]
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])

@@ -27,6 +27,10 @@ def test_labels_names_and_task():
     scores = make(2, labels=[0.5, 5])
     assert scores.task == "regression" and scores.labels.dtype == np.float32
     assert scores.label_names is None and scores.label_counts() == {}
+    assert make(2, labels=[1.0, 0.0], label_names=["no", "yes"]).labels.tolist() == [1, 0]
+    assert make(2, labels=np.array([1, 0], object)).labels.tolist() == [1, 0]
+    pandas = pytest.importorskip("pandas")
+    assert make(2, ids=pandas.array(["x", None], dtype="string")).ids == ("x", "")
     bare = make(2, labels=None, label_names=["no", "yes"])
     assert bare.labels is None and bare.label_names == ("no", "yes") and bare.label_counts() == {}
     with pytest.raises(ValueError, match="read-only"):
@@ -97,6 +101,8 @@ BAD = [
     ({"labels": ["?"], "label_names": ["n"]}, "'\\?'.*n"),
     ({"labels": [float("nan")]}, "finite number"),
     ({"labels": [0.5], "task": "classification"}, "task='regression'"),
+    ({"labels": [0.5], "label_names": ["n", "y"]}, "has fractions or missing .* no label_names"),
+    ({"labels": [float("nan")], "label_names": ["n", "y"]}, "has fractions or missing values"),
     ({"labels": [[1]]}, r"shape \(1, 1\)"),
     ({"labels": [0], "label_names": "xx"}, "repeats a name"),
     ({"groups": [None]}, r"groups\[0\] is empty"),

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import load_pairs, read_pairs
+from keras_sentmatch.data import PairStream, load_pairs, read_pairs
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.pairs import as_dataset
 from tests.toys.frames import KINDS
@@ -104,6 +104,12 @@ def test_labels_of_numbers_scores_and_parts():
         {"train": frame[:2], "validation": arrow.table({"s1": ["x"], "s2": ["y"], "label": [1]})}
     )
     assert parts["validation"].labels.tolist() == [1] and set(parts) == {"train", "validation"}
+    parts = load_pairs(
+        {"train": scores, "validation": scores[1:2], "test": scores.assign(label=-1)}
+    )
+    assert parts["validation"].task == "regression" and parts["test"].labels is None
+    odd = frame[:2].assign(features=[7, 8], column_names=[9, 9])  # names of attributes elsewhere
+    assert read_pairs(odd).labels.tolist() == [1, 0]
 
 
 def test_a_dataset_dict_names_its_labels(tmp_path):
@@ -115,6 +121,12 @@ def test_a_dataset_dict_names_its_labels(tmp_path):
     )
     columns = {"premise": ["a", "b", "c"], "hypothesis": ["d", "e", "f"], "label": [1, 0, -1]}
     whole = datasets.Dataset.from_dict(columns, features=features)
+    topics = {**columns, "topic": [0, 1, 1]}  # names of a column that holds no labels
+    for value, names in ((features["label"], ("wrong", "right")), (datasets.Value("int8"), None)):
+        both = datasets.Features({**features, "topic": datasets.ClassLabel(names=["x", "y"])})
+        two = datasets.Dataset.from_dict(topics, features=both).cast_column("label", value)
+        assert read_pairs(two.select([0, 1])).label_names == (names or ("0", "1"))
+        assert read_pairs(two, label="topic").label_names == ("x", "y")
     datasets.DatasetDict(train=whole, validation=whole).save_to_disk(tmp_path / "kept")
     parts = load_pairs(datasets.load_from_disk(tmp_path / "kept"))
     assert parts["train"].label_names == ("wrong", "right")
@@ -158,10 +170,17 @@ def test_bombs_are_refused(tmp_path, monkeypatch):
             read_pairs(tmp_path / name)
 
 
-def test_excel_files(tmp_path):
+def test_excel_files(tmp_path, caplog):
     """Rows without a value, spaces in the header, formulas that failed, columns of one name."""
     openpyxl = pytest.importorskip("openpyxl")
     book, path = openpyxl.Workbook(), tmp_path / "x.xlsx"
+    for row in ([None, "s1", None, "s2"], [0, "a", "x", "b", "far"], [1, "c", None, "d"]):
+        book.active.append(row)
+    book.save(path)
+    (window,) = PairStream(path).windows(9)  # columns without a name are kept
+    assert [*window.given.values()] == [[0, 1], ["a", "c"], ["x", None], ["b", "d"]]
+    assert "cells right of the last column name are not read" in caplog.text
+    book = openpyxl.Workbook()
     for row in ([], ["s1 ", "s2", "label"], ["a", "b", 1], [], ["c", "#REF!", 0], ["e", "f", 0]):
         book.active.append(row)
     book.save(path)

@@ -226,6 +226,11 @@ def test_label_names_are_found(tmp_path):
     assert names("ｙｅｓ", "no", "Yes")[1] == [1, 0, 1]
     assert names("e\u0301", "\u00e9", "x")[1] == [1, 1, 0]
     assert names("y\u200bes", "no", "yes")[1] == [1, 0, 1]
+    assert names("not-sure", "not_sure", "Not sure", "sure")[1] == [0, 0, 0, 1]
+    assert names("1_0", "10", "1")[1] == [2, 1, 0]  # not a spelling of 10
+    assert names("true", "0")[0] == ("0", "true")
+    assert names("0", "1", label_names=[0, 1]) == (("0", "1"), [0, 1])
+    assert names("0", "1", label_names={"1": 5, "0": 3}) == (("5", "3"), [1, 0])
     assert names("\u22121", "1", "-1") == (("-1", "1"), [0, 1, 0])
     assert names("4.5", "1") == (None, [4.5, 1.0])
     assert names("4", "1", column="similarity") == (None, [4.0, 1.0])
@@ -260,7 +265,10 @@ def test_scores_are_not_labels(tmp_path, caplog):
     assert data.task == "regression" and data.groups is None
     text = text.replace("label", "score").replace("\t8", "\t")
     assert read_pairs(write(tmp_path / "x.tsv", text)).labels.tolist() == [1, 1, 0.5]
-    assert "one label" not in caplog.text
+    assert "one label" not in caplog.text and "is read as a label" not in caplog.text
+    text = "s1\ts2\tlabel\na\tb\tyes\nc\td\tno\ne\tf\tNone\n"
+    assert read_pairs(write(tmp_path / "x.tsv", text)).num_classes == 3
+    assert "'none' is read as a label" in caplog.text
 
 
 def test_own_spellings_of_official_labels_keep_their_order(tmp_path):
@@ -355,6 +363,16 @@ BAD_FILES = [
     ("x.tsv", TSV, {"task": "regression"}, "the score 'neutral' is not a number"),
     ("x.tsv", TSV.replace("neutral", "0.5\na\tb\t-"), {}, ":3: the score '-' is not a number"),
     ("x.tsv", TSV.replace("neutral", "0.5"), {"task": "ranking"}, "fractions .* ranking needs classes"),
+    ("x.csv", "s1;s2;label\na;b;0,5\nc;d;1\n", {}, "'0,5', which looks like a number. Write .* 0.5"),
+    ("x.tsv", TSV.replace("neutral", "50%"), {}, "'50%', which looks like a number"),
+    ("x.tsv", TSV.replace("neutral", "1_0"), {"task": "regression"}, "'1_0' is not a number"),
+    ("x.tsv", TSV.replace("neutral", "1\na\tb\ttrue\na\tb\t0"), {}, "0, 1, true have several names"),
+    ("x.tsv", TSV.replace("neutral", "y\na\tb\tyes\na\tb\tn"), {}, "several names .*label_names"),
+    ("x.tsv", TSV + "a\tb\tN/A\n", {}, "3: the label 'N/A' is not one of "),
+    ("x.csv", "s1,s2,label\na,b,1\nc,d,#N/A\n", {}, ":3: the label '#N/A' is not one of 1"),
+    ("x.tsv", TSV, {"label_names": "no"}, "'no' is one string. Give a list"),
+    ("x.json", '[{"question": "q", "candidates": ["x"], "answers": ["x"]}]', {}, "Expected numbers of cand"),
+    ("x.json", '[{"question": "q", "candidates": ["x"], "answers": [1]}]', {}, "Expected numbers of cand"),
     ("TRAIN.xml", "<QApairs id='7'>\n<positive>\nit\n", {}, ":3: a <positive> stands before the <q"),
     ("TRAIN.xml", b"<QApairs id='7'>\n<question>\n\xe9\n", {}, ":3: character 1 is the byte 0xe9"),
     ("x.tsv", "s1\ts2\tlabel\n" + "".join(f"a\tb\tt{i}\n" for i in range(101)), {}, "101 diff"),
@@ -370,6 +388,10 @@ def test_bad_files(name, text, kwargs, message, tmp_path):
 
 
 def test_missing_paths_and_what_cannot_be_loaded(tmp_path):
+    for source in (None, [{"s1": "a", "s2": "b"}], iter("ab")):
+        for read in (read_pairs, load_pairs):
+            with pytest.raises(InputError, match=f"The pairs are a {type(source).__name__}. Exp"):
+                read(source)
     write(tmp_path / "train.tsv", TSV)
     write(tmp_path / "empty" / "notes.md", "x")
     bare = write(tmp_path / "bare.tsv", "sentence1\tsentence2\n" + "a\tb\n" * 30)
@@ -658,6 +680,43 @@ def test_quoted_separators_and_line_breaks_in_the_first_records(inside, separato
         assert rows(read_pairs(path, sentence1=0, sentence2="1", label=2)) == rows(data)
 
 
+def test_rows_of_empty_cells_between_rows_are_rows(tmp_path, caplog):
+    path = write(tmp_path / "x.tsv", "\t\ns1\ts2\na\tb\n\n\t\n \n\t\nc\td\n\t\n")
+    assert read_pairs(path).sentence1 == ("a", "", "", "c")
+    assert "1 rows without text at the end are left out" in caplog.text
+
+
+def test_doubled_quotes_in_a_file_whose_quotes_are_text_are_said(tmp_path, caplog):
+    for cell, said in (('"a ""b"" c"', True), ('"a"', False), ('""a"" b', False), ('""', False)):
+        caplog.clear()
+        data = read_pairs(write(tmp_path / "x.tsv", f"s1\ts2\n{cell}\tb\n"))
+        assert data.sentence1 == (cell,) and ("tsv-quoted" in caplog.text) == said
+
+
+def test_candidates_keep_the_columns_of_their_question(tmp_path):
+    records = [
+        {"question": "q", "question_id": n, "candidates": ["x", {"sentence": "y"}], "note": "z"}
+        for n in (1, 2)
+    ]
+    path = write(tmp_path / "x.jsonl", jsonl(*records))
+    data = read_pairs(path)
+    assert data.labels is None and data.groups == ("1", "1", "2", "2")
+    (window,) = PairStream(path).windows(9)
+    assert window.given["note"] == ["z"] * 4 and "gold" not in window.given
+    path = write(tmp_path / "x.jsonl", jsonl(*({**record, "answers": [1]} for record in records)))
+    assert read_pairs(path).labels.tolist() == [0, 1, 0, 1]
+
+
+def test_all_parts_are_scores_if_the_training_part_is(tmp_path):
+    head = "s1,s2,label\n"
+    write(tmp_path / "train.csv", head + "".join(f"a{i},b,{i / 4}\n" for i in range(9)))
+    write(tmp_path / "dev.csv", head + "c,d,2\ne,f,1\n")
+    write(tmp_path / "test.csv", head + "g,h,-1\ni,j,-1\n")
+    parts = load_pairs(tmp_path)
+    assert {part.task for part in parts.values()} == {"regression"}
+    assert parts["validation"].labels.tolist() == [2, 1] and parts["test"].labels is None
+
+
 @pytest.mark.parametrize("names", ["text_1 text_2", "q1 q2", "a b", "query passage", "S1 S2"])
 def test_usual_names_of_columns(names, tmp_path):
     one, two = names.split()
@@ -680,6 +739,15 @@ def test_a_window_has_all_columns_of_the_file(tmp_path, caplog):
         "s1": ["a", "c"], "s2": ["b", "d"], "gold": ["yes", "no"], "note": ["n1", "n2"]
     }  # fmt: skip
     assert window.pairs.columns["gold"] == ("yes", "no") and window.rows == 2
+    path = write(tmp_path / "y.csv", ",s1,s2,,\n0,a,b,x,y\n")  # columns without a name
+    (window,) = PairStream(path).windows(9)
+    assert [*window.given.values()] == [["0"], ["a"], ["b"], ["x"], ["y"]]
+    odd = {"tags": ["x", None], "more": {"y": [1.5, True]}, "far": float("inf"), "none": None}
+    path = write(tmp_path / "y.jsonl", jsonl({"s1": "a", "s2": "b", **odd}))
+    (window,) = PairStream(path).windows(9)
+    assert {name: window.given[name] for name in odd} == {
+        name: [value] for name, value in {**odd, "far": "inf"}.items()
+    }
     path = write(tmp_path / "y.tsv", "s1\ts2\tlabel\na\tb\t1\nc\td\t2\n")
     for names in (["1", "2"], {"1": "1", "2": "2"}):
         (window,) = PairStream(path, label_names=names).windows(9)
