@@ -33,14 +33,15 @@ def as_text(columns: Mapping[str, Sequence[Any]], format: str, header: bool = Tr
     names, rows = list(columns), zip(*plain)
     if format == "jsonl":
         return "".join(json.dumps(dict(zip(names, row)), ensure_ascii=False) + "\n" for row in rows)
-    rows = ([_flat(value) for value in row] for row in rows)
+    table = [names] if header else []
+    table += [[_flat(value) for value in row] for row in rows]
     if format == "tsv":  # without quotes: a tab or a line break becomes a space
-        lines = [[_cell(value) for value in row] for row in ([names] if header else []) + [*rows]]
+        lines = [[_cell(value) for value in row] for row in table]
         return "".join("\t".join(line) + "\n" for line in lines)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")  # so that a carriage return is quoted too
     found = list[str]()
-    for row in ([names] if header else []) + [*rows]:
+    for row in table:
         writer.writerow(row)
         found.append(text.getvalue().removesuffix("\r\n") + "\n")
         text.seek(0)
