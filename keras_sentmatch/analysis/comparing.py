@@ -54,6 +54,11 @@ def group_runs(folders: Sequence[str | Path]) -> dict[str, list[Path]]:
     }
 
 
+def is_ranked(pairs: PairDataset) -> bool:
+    """Whether runs are compared by the order of each question's candidates: by MAP, not accuracy."""
+    return pairs.task == "ranking" and pairs.groups is not None
+
+
 def values_of(
     labeled: PairDataset, scores: np.ndarray, threshold: float | None
 ) -> tuple[str, np.ndarray]:
@@ -68,7 +73,7 @@ def values_of(
         threshold: The matcher's threshold.
     """
     labels = np.asarray(labeled.labels)
-    if labeled.task == "ranking" and labeled.groups is not None:
+    if labeled.groups is not None and is_ranked(labeled):
         ranks = log_odds(scores, 1) if scores.ndim == 2 else scores
         kept = [rows for rows in rows_by_group(labeled.groups) if labels[rows].any()]
         found = [mean_average_precision(labels[r], ranks[r], np.zeros(len(r))) for r in kept]

@@ -107,6 +107,8 @@ def _probe(
     from keras_sentmatch.explanations.probe import probe as measure
 
     pairs = pairs if limit is None else pairs.limit(limit)
+    if loaded.matcher is not loaded.first:
+        log.info("%s is an ensemble: its first member is measured", run)
     with working(f"probing {len(pairs):,} pairs"):
         found = measure(loaded.first, pairs, batch_size=scoring.batch_size)
     if out is not None:

@@ -63,6 +63,7 @@ APART = Measure("difference of the two attentions (0: equal, 1: disjoint)", 0.01
 OTHER_SENTENCE = Measure("change with another other sentence", 0.01, 0.05)
 EXPLAINED = Measure("share of its input that the code rebuilds", 0.05, 0.5)
 CHANGED = Measure("share of answers changed without it", 0.01, 0.05)
+CHANGED_SCORE = CHANGED._replace(name="change of the score without it, relative to its spread")
 Found = Iterator[tuple[Measure, Array]]
 
 
@@ -265,12 +266,12 @@ class Probe:
 
     def verdict(self, mechanism: str) -> str:
         """Return whether the answers need a mechanism: the verdict of the answers changed without it."""
-        (found,) = (
-            row["verdict"]
-            for row in self.rows
-            if (row["mechanism"], row["measure"]) == (mechanism, CHANGED.name)
-        )
-        return found
+        measures = (CHANGED.name, CHANGED_SCORE.name)
+        found = {r["mechanism"]: r["verdict"] for r in self.rows if r["measure"] in measures}
+        if mechanism not in found:
+            known = ", ".join(found) or "none"
+            raise InputError(f"{mechanism!r} was not replaced by its mean, only: {known}.")
+        return str(found[mechanism])
 
     def save(self, folder: str | Path) -> None:
         """Write `probe.md` and `probe.png`."""
@@ -352,6 +353,8 @@ def probe(matcher: "Matcher", pairs: PairDataset, *, batch_size: int = 64) -> Pr
             f"There are {len(pairs)} pairs. Give at least 20, or the figures are chance."
         )
     labeled = matcher.relabel(pairs) if pairs.labels is not None and matcher.label_names else None
+    if labeled is not None:
+        matcher.warn_of_learned(labeled)
     given = pairs if labeled is None else labeled
     values: dict[tuple[str, Measure], list[Array]] = {}
     means: dict[str, list[_Mean]] = {}
@@ -365,17 +368,15 @@ def probe(matcher: "Matcher", pairs: PairDataset, *, batch_size: int = 64) -> Pr
         accuracy[""] = float(np.mean(answers == labeled.labels))
     for name, layer in watched.items():
         for (whose, measure), found in values.items():
-            if whose == name:
+            if whose == name and any(map(len, found)):  # a choice needs two words or more
                 rows.append(_row(name, layer, measure, measure.reduce(np.concatenate(found))))
-        if any(mean.count == 0 for mean in means[name]):
+        if name not in means or any(mean.count == 0 for mean in means[name]):
             continue
         with _replacing(layer, means[name]) as start:
             without = _scores(matcher, given, batch_size, start)
         if matcher.label_names is None:
             changed = np.abs(without - scores) / max(float(np.std(scores)), 1e-9)
-            measure = CHANGED._replace(
-                name="change of the score without it, relative to its spread"
-            )
+            measure = CHANGED_SCORE
         else:
             other, measure = _answers(matcher, without), CHANGED
             changed = other != answers
@@ -398,7 +399,7 @@ def _answers(matcher: Any, scores: Array) -> Array:
 def _scores(
     matcher: Any, pairs: PairDataset, batch_size: int, between: Callable[[], None]
 ) -> Array:
-    """Return the probabilities of the pairs from eager calls of the model; `between` follows each batch."""
+    """Return the array of `predict_proba`, from eager calls of the model; `between` follows each batch."""
     tags = pairs.tags if "pos" in matcher.encoder.features else None
     scores: Array | None = None
     with matcher.lending(pairs.sentence1, pairs.sentence2) as parts:
@@ -419,7 +420,8 @@ def _scores(
                     scores = np.zeros((len(pairs), here.shape[-1]), "float32")
                 scores[first + rows] = here
     assert scores is not None
-    return scores if matcher.label_names is not None else scores[:, 0]
+    tempered: Array = matcher.tempered(scores if matcher.label_names is not None else scores[:, 0])
+    return tempered
 
 
 @contextmanager

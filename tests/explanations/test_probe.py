@@ -3,11 +3,17 @@
 import numpy as np
 import pytest
 
+from keras_sentmatch.applications import build_model
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.explanations import probe
 from keras_sentmatch.explanations.probe import CHANGED, CONCENTRATION, GATE, MECHANISMS, OTHER_GUIDE
-from tests.toys.matchers import NAMES, make
+from keras_sentmatch.inference import Matcher
+from keras_sentmatch.inference.learned import LearnedPairs, pair_keys
+from keras_sentmatch.vectors.built_in import load_word_table
+from tests.toys.matchers import NAMES, SIZES, make
+from tests.toys.matchers import WORDS as KNOWN
 
 pytestmark = pytest.mark.usefixtures("without_tracing")
 WORDS = (
@@ -84,6 +90,37 @@ def test_answers_with_the_probe_are_those_of_the_matcher():
     assert probe(matcher, pairs).accuracy[""] == pytest.approx(
         float(np.mean(answers == pairs.labels))
     )
+
+
+@pytest.mark.once
+def test_answers_are_those_of_a_calibrated_matcher_with_unseen_words(caplog):
+    """With a temperature, a threshold and words outside the vocabulary; learned pairs are said."""
+    table, encoder = load_word_table(), PairEncoder(KNOWN, features=("word",))
+    size = {"vocabulary_size": encoder.vocabulary_size + 8, "embedding_dim": table.dim}
+    model = build_model("drr_net", num_classes=2, **size, **SIZES["drr_net"])
+    options = {"task": "classification", "word_table": table, "temperature": 0.3}
+    matcher = Matcher(model, encoder, ("no", "yes"), **options)
+    pairs = some_pairs(40)
+    matcher.threshold = float(np.median(matcher.predict_proba(pairs)[:, 1]))
+    labels = [answer["label"] for answer in matcher.predict(pairs)]
+    assert 0.3 < np.mean(np.array(labels) == "yes") < 0.7 and matcher.encoder.knows("zebras")
+    pairs = PairDataset(pairs.sentence1, pairs.sentence2, labels, label_names=("no", "yes"))
+    matcher.learned = LearnedPairs(pair_keys(pairs)[:7])
+    assert matcher.evaluate(pairs)["accuracy"] == probe(matcher, pairs).accuracy[""] == 1
+    assert caplog.text.count("The model learned from 7 of these 40 pairs") == 2
+
+
+@pytest.mark.once
+def test_single_words_have_no_choice_and_scores_have_a_verdict():
+    """Measures that need two words are left out, not "does nothing"."""
+    pairs = PairDataset(["dog", "cat"] * 12, ["runs", "", "park"] * 8)
+    found = probe(make("drr_net"), pairs)
+    measures = {one["measure"] for one in found.rows}
+    assert CONCENTRATION.name not in measures and CHANGED.name in measures
+    assert all(np.isfinite(one["value"]) for one in found.rows)
+    assert probe(make("drr_net", num_classes=1), some_pairs()).verdict("rereading")
+    with pytest.raises(InputError, match="'other' was not replaced by its mean, only: rereading"):
+        found.verdict("other")
 
 
 def test_layers_are_known():
