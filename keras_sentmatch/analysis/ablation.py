@@ -1,11 +1,13 @@
-"""Two recipes trained on the same seeds and parts, and whether one of them is better."""
+"""Recipes trained on the same seeds and parts, and whether one is better than the first."""
 
 import io
 import logging
 import math
+import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from keras_sentmatch.analysis.comparing import comparison_report, values_of
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.run_folder import read_json, write_json
+from keras_sentmatch.metrics import paired_bootstrap
 from keras_sentmatch.safety import replace_file
+from keras_sentmatch.training.encoding import EncodingCache
 from keras_sentmatch.training.folds import fold_parts
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.resume import run_identity
@@ -43,8 +47,7 @@ def smallest_difference(pairs: int, seeds: int) -> float:
 
 
 def ablate(
-    first: Recipe,
-    second: Recipe,
+    recipes: Mapping[str, Recipe],
     pairs: PairDataset | Mapping[str, PairDataset],
     out: str | Path,
     *,
@@ -52,12 +55,13 @@ def ablate(
     folds: int = 0,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Train two recipes with the same seeds on the same parts, and compare them pair by pair.
+    """Train recipes with the same seeds on the same parts, and compare each with the first one.
 
-    `out` gets a file for each finished training. The same call goes on where another one was stopped.
+    `out` gets a file for each finished training. The same call goes on where another one was stopped,
+    also with further recipes or more seeds.
 
     Args:
-        first, second: The recipes.
+        recipes: Two or more recipes by name. The first is what the others are compared with.
         pairs: All pairs, with `folds`; or `"train"`, `"validation"` and `"test"` pairs.
         out: Folder for `right-….npy` of each training, and `compare.json`.
         seeds: Number of seeds.
@@ -65,27 +69,34 @@ def ablate(
         progress: Whether to show epochs.
 
     Returns:
-        What `comparison_report` returns, and `verdict` (`"better"`, `"worse"` or `"cannot tell at this size"`, of the
-        first recipe), `smallest_difference`, `seeds` and `folds`.
+        What `comparison_report` returns with the comparisons with the first recipe (`first` is the other
+        one), each with its `verdict`: `"better"`, `"worse"` or `"cannot tell at this size"`; and
+        `smallest_difference`, `seeds` and `folds`.
 
     Raises:
-        InputError: The recipes are equal, there are no test pairs, or `out` is of another comparison.
+        InputError: There is one recipe, two are equal, there are no test pairs, or `out` is of other
+            pairs or of another recipe of the same name.
 
     Example:
 
     ```python
-    from keras_sentmatch.data import load_pairs
     from keras_sentmatch.analysis import ablate
+    from keras_sentmatch.data import load_pairs
     from keras_sentmatch.training import load_recipe
 
-    pairs = load_pairs("embedded")
-    one = load_recipe("drr_net", "embedded", overrides=["model.use_dynamic=false"])
-    found = ablate(one, load_recipe("drr_net", "embedded"), pairs, "ablations/rereading", seeds=3)
-    print(found["verdict"])
+    recipes = {"DRr-Net": load_recipe("drr_net", "embedded")}
+    recipes["one step"] = load_recipe("drr_net", "embedded", overrides=["model.steps=1"])
+    found = ablate(recipes, load_pairs("embedded"), "ablations/steps", seeds=3)
+    print(found["pairs"][0]["verdict"])
     ```
     """
-    if first == second:
-        raise InputError("Both recipes are the same, so there is nothing to compare.")
+    if len(recipes) < 2:
+        raise InputError(f"There is {len(recipes)} recipe. Give two or more.")
+    for (one, first), (two, second) in combinations(recipes.items(), 2):
+        if first == second:
+            raise InputError(
+                f"{one} and {two} are the same recipe, so there is nothing to compare."
+            )
     if folds and not isinstance(pairs, PairDataset):
         raise InputError(f"folds={folds} needs all pairs in one PairDataset, not their parts.")
     if not folds and (isinstance(pairs, PairDataset) or "test" not in pairs):
@@ -93,30 +104,34 @@ def ablate(
     parts = list(fold_parts(pairs, folds)) if isinstance(pairs, PairDataset) else [pairs]
     tested = sum(len(part["test"]) for part in parts)
     smallest = smallest_difference(tested, seeds)
-    log.info(
-        "%s test pairs, %d seeds: a difference of %.3f or more can be found",
-        f"{tested:,}", seeds, smallest,
-    )  # fmt: skip
+    text = "%s test pairs, %d seeds: a difference of %.3f or more can be found"
+    log.info(text, f"{tested:,}", seeds, smallest)
+    if folds:
+        recipes = {name: one.with_training(folds=0) for name, one in recipes.items()}
     out = Path(out)
-    recipes = [one.with_training(folds=0) if folds else one for one in (first, second)]
     _check_same(recipes, parts, out)
     todo = [
-        (seed, number, side)
+        (name, seed, number)
         for seed in range(seeds)
         for number in range(len(parts))
-        for side in (0, 1)
+        for name in recipes
     ]
     right = dict(_trained(recipes, parts, out, todo, progress))
     values = {
         name: [
-            np.concatenate([right[seed, n, side] for n in range(len(parts))])
+            np.concatenate([right[name, seed, n] for n in range(len(parts))])
             for seed in range(seeds)
         ]
-        for side, name in enumerate(("first", "second"))
+        for name in recipes
     }
     report = comparison_report("accuracy", values)
-    (pair,) = report["pairs"]
-    report["verdict"] = verdict(pair["low"], pair["high"])
+    base, *others = recipes
+    report["pairs"] = [
+        {"first": name, "second": base, **paired_bootstrap(values[name], values[base])}
+        for name in others
+    ]
+    for pair in report["pairs"]:
+        pair["verdict"] = verdict(pair["low"], pair["high"])
     report |= {"smallest_difference": smallest, "seeds": seeds, "folds": folds}
     write_json(out / "compare.json", report)
     return report
@@ -127,60 +142,60 @@ def verdict(low: float, high: float) -> str:
     return "better" if low > 0 else "worse" if high < 0 else "cannot tell at this size"
 
 
-def _check_same(recipes: list[Recipe], parts: list[Any], out: Path) -> None:
-    """Keep what is compared in `ablation.json`, and refuse a folder of another comparison."""
-    names = [run_identity(recipe.with_training(seed=0), parts[0]) for recipe in recipes]
-    identity = {"recipes": names, "parts": len(parts)}
+def _check_same(recipes: Mapping[str, Recipe], parts: list[Any], out: Path) -> None:
+    """Note what is compared in `ablation.json`, and refuse a folder of other pairs or recipes."""
     known = read_json(out / "ablation.json")
-    if known and known != identity:
-        raise InputError(f"{out} holds another comparison. Name another folder.")
+    now: dict[str, Any] = {
+        name: run_identity(recipe.with_training(seed=0), parts[0])
+        for name, recipe in recipes.items()
+    }
+    now["parts"] = len(parts)
+    for name in now.keys() & known.keys():
+        if known[name] != now[name]:
+            raise InputError(
+                f"{out} holds another comparison, in which {name!r} was different. Name another folder."
+            )
     out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "ablation.json", identity)
+    write_json(out / "ablation.json", known | now)
 
 
 def _trained(
-    recipes: list[Recipe],
+    recipes: Mapping[str, Recipe],
     parts: list[Any],
     out: Path,
-    todo: list[tuple[int, int, int]],
+    todo: list[tuple[str, int, int]],
     progress: bool,
-) -> Iterator[tuple[tuple[int, int, int], np.ndarray]]:
+) -> Iterator[tuple[tuple[str, int, int], np.ndarray]]:
     """Yield for each training which test pairs it has right."""
     begun, finished = time.perf_counter(), 0
     waiting = [one for one in todo if not _file(out, *one).is_file()]
-    for seed, number, side in todo:
-        file = _file(out, seed, number, side)
+    caches = [EncodingCache() for _ in parts]
+    for name, seed, number in todo:
+        file = _file(out, name, seed, number)
         if not file.is_file():
-            left = (time.perf_counter() - begun) / finished if finished else None
-            when = (
-                ""
-                if left is None
-                else f", about {left * (len(waiting) - finished) / 60:.0f} min left"
-            )
-            which = ("first", "second")[side]
-            log.info(
-                "%s recipe, seed %d, part %d of %d%s", which, seed, number + 1, len(parts), when
-            )
+            pace = (time.perf_counter() - begun) / finished if finished else None
+            left = len(waiting) - finished
+            when = "" if pace is None else f", about {pace * left / 60:.0f} min left"
+            log.info("%s, seed %d, part %d of %d%s", name, seed, number + 1, len(parts), when)
             folder = out / "run"
             shutil.rmtree(folder, ignore_errors=True)
             keras.backend.clear_session()
             part = parts[number]
-            result = train(
-                recipes[side], part, folder, seed=seed, progress=progress, baseline=False
-            )
+            given: Any = {"seed": seed, "progress": progress, "baseline": False}
+            result = train(recipes[name], part, folder, encodings=caches[number], **given)
             if result.metrics["interrupted"]:
                 raise KeyboardInterrupt
             labeled = result.matcher.relabel(part["test"])
             scores = result.matcher.predict_proba(labeled)
             content = io.BytesIO()
-            np.save(
-                content, values_of(labeled, scores, result.matcher.threshold)[1].astype("float32")
-            )
+            _, found = values_of(labeled, scores, result.matcher.threshold)
+            np.save(content, found.astype("float32"))
             replace_file(file, content.getvalue())
             shutil.rmtree(folder, ignore_errors=True)
             finished += 1
-        yield (seed, number, side), np.load(file, allow_pickle=False)
+        yield (name, seed, number), np.load(file, allow_pickle=False)
 
 
-def _file(out: Path, seed: int, number: int, side: int) -> Path:
-    return out / f"right-{('first', 'second')[side]}-seed-{seed}-part-{number}.npy"
+def _file(out: Path, name: str, seed: int, number: int) -> Path:
+    plain = re.sub(r"\W+", "-", name).strip("-")
+    return out / f"right-{plain}-seed-{seed}-part-{number}.npy"

@@ -20,16 +20,14 @@ def compare(
         list[Path],
         typer.Argument(
             metavar="RUN RUN…",
-            help="Run folders. Runs of one recipe count as its seeds. With --train two recipes.",
+            help="Run folders. Runs of one recipe count as its seeds. With --train recipes, the first to compare with.",
         ),
     ],
     labeled: LabeledPairs,
     scoring: Scoring,
     train: Annotated[
         bool,
-        option(
-            "Train two recipes (.toml files that say `name`) on the same seeds first.", "--train"
-        ),
+        option("Train recipes (.toml files that say `name`) on the same seeds first.", "--train"),
     ] = False,
     seeds: Annotated[int | None, option("Number of seeds for --train. Default: 5.", min=1)] = None,
     folds: Annotated[
@@ -85,9 +83,9 @@ def _train(
     folds: int | None,
     out: Path | None,
 ) -> Report:
-    """Train two recipes on the same seeds and parts, and compare them."""
-    if len(recipes) != 2:
-        raise InputError(f"--train needs two recipes, but {len(recipes)} were given.")
+    """Train recipes on the same seeds and parts, and compare each with the first."""
+    if len(recipes) < 2:
+        raise InputError(f"--train needs two or more recipes, but {len(recipes)} was given.")
     source = labeled.named
     if source is None or out is None:
         raise InputError("--train needs --data, the pairs to train on, and --out, a folder.")
@@ -101,12 +99,10 @@ def _train(
     whole = pairs if isinstance(pairs, PairDataset) else pairs["train"]
     if folds and not isinstance(pairs, PairDataset):
         pairs = joined(*(pairs[part] for part in ("train", "validation") if part in pairs))
-    first, second = (load_recipe(name, whole.name, file=path) for name, path in zip(names, recipes))
-    report = ablate(first, second, pairs, out, seeds=seeds or 5, folds=folds or 0)
-    for found in report["matchers"]:
-        found["name"] = str(recipes[found["name"] == "second"])
-    for found in report["pairs"]:
-        found |= {"first": str(recipes[0]), "second": str(recipes[1])}
+    loaded = {
+        str(path): load_recipe(name, whole.name, file=path) for name, path in zip(names, recipes)
+    }
+    report = ablate(loaded, pairs, out, seeds=seeds or 5, folds=folds or 0)
     return {"data": source.data, "split": f"{folds} folds" if folds else "test", **report}
 
 
@@ -136,8 +132,8 @@ def _print(report: Report) -> None:
 
     for (columns, rows), heading in zip(tables(report), (title(report), "")):
         print_table(columns, rows, heading)
-    if "verdict" in report:
-        say(
-            f"{report['pairs'][0]['first']}: {report['verdict']}; a difference of "
-            f"{report['smallest_difference']:.3f} or more can be found with these pairs and seeds"
-        )
+    for pair in report["pairs"] if "smallest_difference" in report else ():
+        say(f"{pair['first']} against {pair['second']}: {pair['verdict']}")
+    if "smallest_difference" in report:
+        smallest = report["smallest_difference"]
+        say(f"a difference of {smallest:.3f} or more can be found with these pairs and seeds")

@@ -144,7 +144,8 @@ class Artefact:
     def on(self, data: str) -> "Artefact":
         """Return the same table with another data set in place of all of its own.
 
-        Columns that then measure the same are one: the first of them, with its figures of the paper.
+        Columns that then measure the same are one: the one that is about this data set in the paper
+        too, or the first, with its figures of the paper.
         """
         if self.kind == "data":
             raise InputError(f"{self.name} counts data sets. Leave out --on.")
@@ -153,18 +154,21 @@ class Artefact:
         kept: dict[tuple[str, ...], int] = {}
         moved = [
             replace(one, data=one.data and data, train="", name=f"{one.name} → {data} {one.part}")
-            if one.data
+            if one.data not in ("", data)
             else one
             for one in self.columns
         ]
-        for place, one in enumerate(moved):
+        own = [n for n, one in enumerate(self.columns) if one.data == data]
+        for place in dict.fromkeys([*own, *range(len(moved))]):
+            one = moved[place]
             several = one.name if one.metric in ("mean", "sd") else ""
             kept.setdefault((one.data, one.part, one.metric, str(one.ensemble), several), place)
+        places = sorted(kept.values())
         rows = tuple(
-            replace(row, paper=tuple(row.paper[n] for n in kept.values()) if row.paper else ())
+            replace(row, paper=tuple(row.paper[n] for n in places) if row.paper else ())
             for row in self.rows
         )
-        columns = tuple(moved[n] for n in kept.values())
+        columns = tuple(moved[n] for n in places)
         where = f"on {data} in place of {', '.join(self.data_names)}"
         note = " ".join(filter(None, (f"Trained and measured {where}.", self.note)))
         train_on = data if self.train_on else ""

@@ -1,4 +1,4 @@
-"""Two recipes trained on the same seeds and parts: the verdict, and going on after a stop."""
+"""Recipes trained on the same seeds and parts: the verdict, and going on after a stop."""
 
 import numpy as np
 import pytest
@@ -29,41 +29,44 @@ def recipe(*more):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A recipe that learns, against one that learns nothing."""
+    """A recipe that learns nothing, against one that learns."""
     out = tmp_path_factory.mktemp("ablation")
     good = load_recipe("bag_of_words", "pairs")
     bad = recipe("training.learning_rate=1e-9", "training.epochs=1")
-    return out, good, bad, ablate(good, bad, overlapping(), out, seeds=2, folds=2, progress=False)
+    both = {"learns": good, "does not": bad}
+    return out, both, ablate(both, overlapping(), out, seeds=2, folds=2, progress=False)
 
 
 def test_what_learns_is_better_than_what_does_not(made):
-    _, _, _, found = made
-    assert found["verdict"] == "better"
+    _, _, found = made
     assert found["rows"] == 60 and found["seeds"] == 2 and found["folds"] == 2
     (pair,) = found["pairs"]
-    assert 0 < pair["low"] <= pair["difference"] <= pair["high"]
+    assert pair["verdict"] == "worse" and (pair["first"], pair["second"]) == ("does not", "learns")
+    assert pair["low"] <= pair["difference"] <= pair["high"] < 0
     assert found["smallest_difference"] == smallest_difference(60, 2)
 
 
 def test_a_stopped_comparison_goes_on(made, monkeypatch):
     """Only the training whose file is missing is done again, and the result is the same."""
-    out, good, bad, found = made
-    (out / "right-first-seed-1-part-0.npy").unlink()
+    out, both, found = made
+    (out / "right-does-not-seed-1-part-0.npy").unlink()
     trained = []
     train = ablation.train
     monkeypatch.setattr(ablation, "train", lambda *a, **k: trained.append(k) or train(*a, **k))
-    again = ablate(good, bad, overlapping(), out, seeds=2, folds=2, progress=False)
+    again = ablate(both, overlapping(), out, seeds=2, folds=2, progress=False)
     assert [one["seed"] for one in trained] == [1]
     assert again["pairs"] == found["pairs"]
-    with pytest.raises(InputError, match="holds another comparison"):
-        ablate(good, recipe(), overlapping(), out, seeds=2, folds=2)
+    with pytest.raises(InputError, match="another comparison, in which 'does not' was different"):
+        ablate(both | {"does not": recipe()}, overlapping(), out, seeds=2, folds=2)
 
 
 def test_equal_recipes_and_pairs_without_a_test_part_are_refused(tmp_path):
-    with pytest.raises(InputError, match="the same"):
-        ablate(recipe(), recipe(), overlapping(), tmp_path, folds=2)
+    with pytest.raises(InputError, match="a and b are the same recipe"):
+        ablate({"a": recipe(), "b": recipe()}, overlapping(), tmp_path, folds=2)
     with pytest.raises(InputError, match="no test pairs"):
-        ablate(recipe(), recipe("model.units=7"), overlapping(), tmp_path)
+        ablate({"a": recipe(), "b": recipe("model.units=7")}, overlapping(), tmp_path)
+    with pytest.raises(InputError, match="There is 1 recipe"):
+        ablate({"a": recipe()}, overlapping(), tmp_path, folds=2)
 
 
 def test_more_pairs_and_seeds_show_smaller_differences():
