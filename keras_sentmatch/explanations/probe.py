@@ -24,13 +24,13 @@ from keras_sentmatch.display.figures import empty_figure, save_png
 from keras_sentmatch.display.tables import markdown_table
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.drcn import AutoencoderBottleneck
-from keras_sentmatch.metrics.decisions import decide
+from keras_sentmatch.metrics.calibration import decide
 from keras_sentmatch.safety import replace_file
 
 if TYPE_CHECKING:
     from keras_sentmatch.inference import Matcher
 
-Array = np.ndarray
+Array = Any  # of NumPy
 Call = dict[str, Any]  # the arguments of a layer's call by name
 VERDICTS = ("does nothing", "acts weakly", "acts")
 COLUMNS = ("mechanism", "layer", "measure", "value", "verdict")
@@ -549,5 +549,5 @@ def _note(
                     means[name].append(_Mean())
                 means[name][number].add(_array(x), None if mask is None else _array(mask))
                 number += 1
-    for found in calls.values():
-        found.clear()
+    for noted_calls in calls.values():
+        noted_calls.clear()
