@@ -11,7 +11,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 
 from keras_sentmatch.analysis.comparing import comparison_report, values_of
@@ -179,6 +178,8 @@ def _trained(
             log.info("%s, seed %d, part %d of %d%s", name, seed, number + 1, len(parts), when)
             folder = out / "run"
             shutil.rmtree(folder, ignore_errors=True)
+            import keras
+
             keras.backend.clear_session()
             part = parts[number]
             given: Any = {"seed": seed, "progress": progress, "baseline": False}

@@ -4,6 +4,7 @@ Each data set is a `Format` with one `Layout` per kind of files. To add one, add
 """
 
 import difflib
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from keras_sentmatch.data.files import RowSource, TextFile, json_records, parall
 from keras_sentmatch.data.frames import frame_file
 from keras_sentmatch.errors import InputError, argument, wording
 
+log = logging.getLogger(__name__)
 NLI = ("entailment", "neutral", "contradiction")
 TWO_WAY = ("entailment", "not_entailment")
 PARAPHRASE = ("not_paraphrase", "paraphrase")
@@ -335,6 +337,23 @@ def recognize_file(path: Path, name: str | None) -> tuple[Format, Layout, str | 
     return own, own.layouts[0], None
 
 
+def _with_other_kinds(
+    folder: Path, found: dict[str, tuple[Path, Layout]]
+) -> dict[str, tuple[Path, Layout]]:
+    """Add the parts that are files of another kind of your own, and warn of files that are no part."""
+    for split in SPLITS:
+        for layout in (FORMATS[kind].layouts[0] for kind in OWN):
+            if split not in found and (file := layout.find(folder, split)):
+                found[split] = file, layout
+    used = [file for file, _ in found.values()]
+    kinds = "*.[tc]sv", "*.jsonl", "*.parquet", "*.xlsx"
+    left = [x.name for x in sorted(folder.iterdir()) if any(_named(x, kind) for kind in kinds)]
+    if left := [name for name in left if folder / name not in used]:
+        names = ", ".join(left[:3]) + ", …" * (len(left) > 3)
+        log.warning(f"{folder}: {names} not read. Parts are called train, dev and test.")
+    return {split: found[split] for split in SPLITS if split in found}
+
+
 def recognize_folder(
     folder: Path, name: str | None
 ) -> tuple[Format, dict[str, tuple[Path, Layout]]]:
@@ -348,7 +367,7 @@ def recognize_folder(
                     found[split] = (file, layout)
                     break
         if found:
-            return known, found
+            return known, _with_other_kinds(folder, found) if known.name in OWN else found
     if name is not None:
         has = f"That format has {file_names(known)}"
         raise InputError(f"{folder} has no file of the format {name!r}. {has}.")

@@ -133,6 +133,7 @@ def load_pairs(
     >>> {split: len(data) for split, data in load_pairs("embedded").items()}
     {'train': 8000, 'validation': 1000, 'test': 1000}
     """
+    fractions = None if fractions is None else list(fractions)
     if fractions is not None and len(fractions) not in (2, 3):
         raise InputError(f"{fractions=} is not accepted. Give two or three shares of the pairs.")
     how, whole, named = Columns(**columns), False, isinstance(source, (str, Path))

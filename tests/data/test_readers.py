@@ -428,7 +428,7 @@ def test_one_own_file_is_split_three_ways(tmp_path):
     assert all(parts[part].fingerprint() == again[part].fingerprint() for part in parts)
     assert load_pairs(path, seed=2)["test"].fingerprint() != parts["test"].fingerprint()
     assert load_pairs("embedded")["test"].fingerprint().startswith("32361433ff29")
-    cut = load_pairs(path, fractions=[0.5, 0.2, 0.3])
+    cut = load_pairs(path, fractions=np.array([0.5, 0.2, 0.3]))
     assert [len(data) for data in cut.values()] == [50, 20, 30]
     assert [*load_pairs(path, fractions=[0.5, 0.5])] == ["train", "validation"]
     assert list(load_pairs(own_file(tmp_path / "alone" / "train.tsv").parent)) == list(parts)
@@ -444,6 +444,22 @@ def test_own_folder_keeps_its_parts_and_names(tmp_path):
     write(tmp_path / "mine" / "test.tsv", "sentence1\tsentence2\tlabel\nx\ty\tmaybe\n")
     with pytest.raises(InputError, match="'maybe' is not one of no, yes"):
         load_pairs(tmp_path / "mine")
+
+
+def test_parts_of_a_folder_may_be_files_of_several_kinds(tmp_path, caplog):
+    pair = {"sentence1": "x", "sentence2": "y", "label": "yes"}
+    for name in ("test.jsonl", "dev.csv", "train.tsv"):
+        text = jsonl(pair) if "json" in name else ""
+        text = text or ",".join(pair) + "\n" + ",".join(pair.values()) + "\n"
+        write(tmp_path / name, text)
+    own_file(tmp_path / "train.tsv")
+    parts = load_pairs(tmp_path)
+    assert [(k, len(data)) for k, data in parts.items()] == [*zip(SPLITS, (100, 1, 1))]
+    assert parts["test"].labels.tolist() == [1] and "not read" not in caplog.text
+    own_file(tmp_path / "val.tsv")
+    own_file(tmp_path / "testing.tsv")
+    assert len(load_pairs(tmp_path)["validation"]) == 100
+    assert "dev.csv, testing.tsv not read. Parts are called train" in caplog.text
 
 
 def test_official_parts_are_not_invented(tmp_path):
