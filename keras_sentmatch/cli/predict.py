@@ -46,6 +46,8 @@ def predict(
     format = _format(out, as_json)
     if resume and (out is None or standard_input):
         raise InputError("--resume needs a FILE, and a file for --out.")
+    if out is not None and out.exists() and asked.file.exists() and out.samefile(asked.file):
+        raise InputError(f"--out is {out}, the file of the pairs itself. Name another file.")
     asked.source = asked.source.as_in(source_of(run, needed=False))
     stream = asked.source.stream()
     if out is None:

@@ -105,13 +105,16 @@ class Source(Reading):
 
         Options that were given take precedence.
         """
-        if known is None or known.columns is None or self.given() or not self.is_file:
+        if known is None or known.columns is None or self.columns or not self.is_file:
             return self
+        default = Reading().reading()
+        given = {name: value for name, value in self.reading().items() if value != default[name]}
         for columns in (known.columns, ",".join(known.columns.split(",")[:2])):
-            options = {**known.reading(), "format": self.format, "columns": columns}
-            found = Source(self.data, self.shares, **options)
+            how = {**known.reading(), "format": self.format, **given, "columns": columns}
+            found = Source(self.data, self.shares, **how)
+            trial = dataclasses.replace(found, on_error=options.BadRow.SKIP)
             with contextlib.suppress(InputError):  # the file has other columns
-                next(found.stream().windows(1))
+                next(trial.stream().windows(1))
                 log.info("columns as in training: %s", columns)
                 return found
         return self

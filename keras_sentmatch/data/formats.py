@@ -257,7 +257,16 @@ SENTENCES = (
     ("query", "document"), ("query", "passage"), ("passage", "question"),
     ("#1 string", "#2 string"), ("first", "second"), ("text", "hypothesis"), ("a", "b"),
 )  # fmt: skip
-LABEL = ("gold_label", "label", "labels", "is_duplicate", "entailment_judgment", "quality", "class")
+LABEL = (
+    "gold_label",
+    "gold",
+    "label",
+    "labels",
+    "is_duplicate",
+    "entailment_judgment",
+    "quality",
+    "class",
+)
 SCORE = ("score", "similarity", "similarity_score", "relatedness_score", "relatedness")
 GROUP = ("qid", "questionid", "question_id", "query_id", "group")
 WEIGHT = ("weight",)

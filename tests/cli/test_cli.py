@@ -612,6 +612,11 @@ def test_a_run_remembers_its_columns(trained, capsys, tmp_path):
         assert run("predict", trained.folder, *arguments) == 0
         shown = capsys.readouterr()
         assert "columns as in training: claim,answer" in shown.err and "the dog" in shown.out
+    bad = tmp_path / "bad.tsv"
+    bad.write_text(data.read_text().replace("\n", "\nonly one field\n", 1))
+    assert "bad.tsv:2: there are 1 tab-sep" in error_of(capsys, "predict", trained.folder, bad)
+    assert run("predict", trained.folder, bad, "--on-error", "skip") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 6
     assert run("evaluate", trained.folder, "--data", trained.data) == 0
     own = tmp_path / "own.tsv"
     own.write_text("sentence1\tsentence2\na\tb\n")

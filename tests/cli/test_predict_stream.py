@@ -92,6 +92,22 @@ def test_every_format_in_and_out(folder, tmp_path, suffix):
     assert [path.name for path in out.parent.iterdir()] == [out.name]
 
 
+def test_answers_are_evaluated_against_the_gold_labels(folder, tmp_path, capsys):
+    labeled = [{**row, "label": ("no", "yes")[i % 2]} for i, row in enumerate(ROWS)]
+    data, out = write(tmp_path / "in.csv", labeled), tmp_path / "out.csv"
+    assert run("predict", folder, data, "--out", out) == 0
+    found = []
+    for file in (data, out):
+        capsys.readouterr()
+        assert run("evaluate", folder, "--data", file, "--json") == 0
+        found.append(json.loads(capsys.readouterr().out)["accuracy"])
+    assert found[0] == found[1] < 1
+    assert run("predict", folder, out, "--out", tmp_path / "again.csv") == 0
+    assert [row["predicted_label"] for row in read(tmp_path / "again.csv")] == [
+        row["label"] for row in read(out)
+    ]
+
+
 def test_cells_that_other_readers_would_break_or_change():
     columns = {"s1": ["a\rb", 'c\n"d"', "é  "], "x": [["p", 1], {"q": None}, 2.5]}
     found = list(csv.reader(io.StringIO(answer_file.as_text(columns, "csv"), newline="")))
@@ -232,9 +248,13 @@ def test_files_that_cannot_be_predicted(folder, tmp_path, capsys):
         (["header.tsv"], "header.tsv has no rows. Expected at least one pair"),
         (["bad.tsv", "--on-error", "skip"], "bad.tsv has no usable row ("),
         (["folder"], "folder is a folder. Give a file of pairs."),
+        (
+            [data, "--out", tmp_path / "folder" / ".." / "in.tsv"],
+            "in.tsv, the file of the pairs itself",
+        ),
         (["-", "--format", "frame"], "Standard input is read as text"),
         ([data, "--json"], "ends in .tsv, .csv, .jsonl, and no --json"),
     ):
         file = wrong[0] if wrong[0] == "-" else tmp_path / wrong[0]
-        line = error_of(capsys, "predict", folder, file, *wrong[1:], "--out", tmp_path / "out.tsv")
+        line = error_of(capsys, "predict", folder, file, "--out", tmp_path / "out.tsv", *wrong[1:])
         assert message in line and not list(tmp_path.glob("out*"))
