@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from keras_sentmatch.data import PairDataset, split_pairs
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.metrics.scores import is_missing
 from keras_sentmatch.training import load_recipe, train
 
 __all__ = ["SentencePairClassifier", "SentencePairRegressor"]
@@ -63,11 +64,15 @@ class _SentencePairEstimator(BaseEstimator):
             "training.seed": seed,
             **(self.settings or {}),
         }
-        changes = [f"{key}={json.dumps(v)}" for key, v in given.items() if v is not None]
+        changes = [
+            f"{key}={json.dumps(v, default=_plain)}" for key, v in given.items() if v is not None
+        ]
         recipe = load_recipe(self.model, "pairs", overrides=changes)
         pairs = PairDataset(first, second, labels, name="pairs", **facts)
         share = self.validation_fraction
         try:
+            if not 0 < share < 1:
+                raise InputError("no share")
             parts = split_pairs(pairs, [1 - share, share], seed=seed)
         except InputError as error:
             raise InputError(
@@ -224,4 +229,14 @@ class SentencePairRegressor(RegressorMixin, _SentencePairEstimator):
 def _column(y: Any) -> np.ndarray:
     if y is None:
         raise InputError("fit requires y to be passed, but the target y is None.")
+    values = y if hasattr(y, "dtype") else np.asarray(y, dtype=object)
+    if missing := sum(map(is_missing, np.ravel(values).tolist())):
+        raise InputError(f"y has {missing} missing values. Leave out these rows.")
     return np.asarray(column_or_1d(y, warn=True))
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy, which searches draw, as JSON has it."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise InputError(f"{value!r:.60} is a {type(value).__name__}, not a value of a recipe.")

@@ -125,6 +125,8 @@ class Index:
             InputError: The corpus is empty, a sentence is no string, a column has another length or a
                 reserved name, or the folder holds something else.
         """
+        if isinstance(sentences, str):
+            raise InputError("The corpus is one string. Pass a list of sentences.")
         sentences, folder, columns = list(sentences), Path(folder), dict(columns or {})
         if not sentences or not all(isinstance(sentence, str) for sentence in sentences):
             raise InputError(f"The corpus is {sentences!r:.60}. Expected at least one string.")
@@ -135,7 +137,7 @@ class Index:
                     "sentences. Expected one value per sentence, and a name other than "
                     f"{', '.join(RESERVED)}."
                 )
-        if folder.exists() and not (folder / "index.json").is_file():
+        if folder.exists() and not _is_index(folder):
             raise InputError(f"{folder} exists and is no index. Choose another folder.")
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -153,6 +155,8 @@ class Index:
     def candidates(self, query: str, k: int = 100) -> Array:
         """Return the rows of the `k` sentences that the retrievers find for a query, best first."""
         check_count("candidates", k)
+        if not isinstance(query, str):
+            raise InputError(f"The query is {query!r:.60}. Expected one string.")
         k = min(k, len(self))
         near = self._nearest(embed([query])[0], k)[None]
         found = fuse([self.bm25.search([query], k), near], k)[0]
@@ -203,7 +207,7 @@ class Index:
 
 
 def _write(folder: Path, sentences: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    encoded = [json.dumps(row, default=str).encode() for row in rows]
+    encoded = [json.dumps(row, default=_plain).encode() for row in rows]
     bm25, vectors = Bm25.of(sentences), embed(sentences)
     number = int(4 * len(vectors) ** 0.5) if len(vectors) > EXACT else 1
     lists = np.zeros(len(vectors), int)
@@ -230,6 +234,19 @@ def _write(folder: Path, sentences: Sequence[str], rows: Sequence[Mapping[str, A
     (folder / "words.txt").write_text("\n".join(bm25.words), encoding="utf-8")
     facts = {"format": FORMAT, "version": __version__, "count": len(sentences)}
     (folder / "index.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON holds for a value: a number of NumPy stays a number, others become text."""
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+def _is_index(folder: Path) -> bool:
+    """Whether a folder may be replaced: all its files are those of an index."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    return "index.json" in names and all(
+        name in ("index.json", "words.txt") or name.endswith(".npy") for name in names
+    )
 
 
 def _read_count(folder: Path) -> int:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _WINDOW = 1024  # pairs scored, and kept, at a time
+_COMPARED = 8  # kept scores that are computed again before a call goes on
+_LOG_ODDS = 15.0, 0.05  # largest ones that are compared, and by how much they may differ
 
 
 def mine(
@@ -126,6 +128,7 @@ class Miner:
             texts = repr((self.first.sentences, self.second.sentences)).encode()
             facts = {"corpus": hashlib.sha256(texts).hexdigest()[:16], "--candidates": candidates}
             facts["--label"] = label
+            facts |= {} if against is None else {"--against": True}
             exists = Path(f"{partial}.partial").exists()
             self.kept = AnswerFile(Path(partial), "tsv", facts, resume=exists)
 
@@ -137,14 +140,22 @@ class Miner:
     def threshold(self, given: float | None) -> float:
         """Return the lowest score of a pair that matches."""
         if given is not None:
-            return given
+            number = isinstance(given, int | float | np.number) and not isinstance(given, bool)
+            if not number or not (np.isfinite(given) if self.column is None else 0 <= given <= 1):
+                wanted = "a finite number" if self.column is None else "a probability from 0 to 1"
+                raise InputError(
+                    f"{argument('threshold', given)} is out of range. Expected {wanted}."
+                )
+            return float(given)
         if self.column is None:
             raise InputError(
                 "This matcher returns one score and has no threshold. Set the lowest score of a "
                 f"matching pair with {argument('threshold')}."
             )
         own = self.matcher.threshold
-        return own if own is not None and self.column == 1 else 0.5
+        if own is None or len(self.matcher.label_names) != 2:
+            return 0.5
+        return float(own if self.column == 1 else 1 - own)
 
     def candidates(self) -> Array:
         """Return each pair of distinct sentences to score, once: int `[pairs, 2]`."""
@@ -174,8 +185,11 @@ class Miner:
         found = np.zeros(len(pairs))
         done = kept.answers if kept is not None else 0
         if kept is not None and done:
-            found[:done] = np.loadtxt(kept.partial, ndmin=1)
-            if np.abs(self.shown(found[:8]) - self.shown(self._score(pairs[:8]))).max() > 1e-3:
+            found[:done] = _read_scores(kept.partial, done, len(pairs))
+            some = np.argsort(np.abs(found[:done]), kind="stable")[:_COMPARED]  # the least sure
+            most, room = (np.inf, 1e-3) if self.column is None else _LOG_ODDS
+            kept_ones, now = np.clip([found[some], self._score(pairs[some])], -most, most)
+            if np.abs(kept_ones - now).max() > room:
                 raise InputError(
                     f"{kept.partial} has the scores of another run. Use that run, or delete the file "
                     "to start again."
@@ -253,3 +267,14 @@ class Miner:
             one, two = self.first.places[i], self.second.places[j]
             yield from ((float(score), other, two[0]) for other in one[1:])
             yield from ((float(score), one[0], other) for other in two[1:])
+
+
+def _read_scores(path: Path, count: int, most: int) -> Array:
+    """Read the scores that an interrupted call kept; refuse a damaged file."""
+    try:
+        found = np.loadtxt(path, ndmin=1)
+    except ValueError:
+        found = np.empty(0)
+    if found.shape != (count,) or count > most or not np.isfinite(found).all():
+        raise InputError(f"{path} is damaged. Delete it to start again.")
+    return found

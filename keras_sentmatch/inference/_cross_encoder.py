@@ -9,6 +9,10 @@ import numpy as np
 from keras_sentmatch.data import PairDataset
 
 
+def _ignore(*arguments: Any, **options: Any) -> None:
+    """Stands for a function that writes a model card."""
+
+
 class AsCrossEncoder:
     """The attributes of a `CrossEncoder` that evaluators use, for `Matcher.as_cross_encoder`."""
 
@@ -17,7 +21,7 @@ class AsCrossEncoder:
         names = matcher.label_names
         self.num_labels = 1 if names is None or column is not None else len(names)
         self.config = SimpleNamespace(num_labels=self.num_labels)
-        self.model_card_data = SimpleNamespace(set_evaluation_metrics=lambda *_, **__: None)
+        self.model_card_data = SimpleNamespace(set_evaluation_metrics=_ignore)
         self.prompts: dict[str, str] = {}
         self.default_prompt_name = None
         self.device = "cpu"
@@ -25,7 +29,9 @@ class AsCrossEncoder:
     def predict(
         self, sentences: Sequence[Sequence[str]], batch_size: int = 64, **ignored: Any
     ) -> np.ndarray:
-        """Return log odds or scores `[pairs]`, or probabilities `[pairs, classes]`."""
+        """Return log odds or scores `[pairs]`, or probabilities `[pairs, classes]`; one row for one pair."""
+        if len(sentences) == 2 and all(isinstance(side, str) for side in sentences):
+            return np.asarray(self.predict([tuple(sentences)], batch_size)[0])
         pairs = PairDataset([a for a, _ in sentences], [b for _, b in sentences])
         raw = self.matcher.raw_scores(pairs, batch_size)
         if self.column is None:

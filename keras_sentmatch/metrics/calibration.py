@@ -69,6 +69,12 @@ def apply_temperature(probabilities: ArrayLike, temperature: float) -> np.ndarra
     check_temperature(temperature)
     if temperature == 1:
         return p
+    sums = p.sum(axis=-1, dtype="float64")
+    if p.size and not ((p >= 0).all() and np.abs(sums - 1).max() < 0.01):
+        raise InputError(
+            f"The values range from {p.min():.3g} to {p.max():.3g}, and rows sum to {sums.min():.3g} "
+            f"to {sums.max():.3g}. Expected probabilities. Take the softmax of logits first."
+        )
     logits = _log(p.astype("float64")) / temperature
     scaled: np.ndarray = np.exp(logits - logits.max(axis=-1, keepdims=True, initial=-np.inf))
     scaled /= scaled.sum(axis=-1, keepdims=True)

@@ -82,6 +82,13 @@ def evaluate_predictions(
             f"{rows} of {len(values)} predictions for {name} are NaN or infinite: training has "
             "diverged. Train again with a lower learning rate."
         )
+    if threshold is not None and (
+        not 0 < threshold < 1 or dataset.task == "regression" or values.shape[1:] != (2,)
+    ):
+        raise InputError(
+            f"threshold={threshold!r} does not fit. Expected a number between 0 and 1, and "
+            "probabilities of two labels."
+        )
     if dataset.task == "regression":
         figures = _regression(labels, values)
     elif dataset.task == "ranking":
@@ -99,6 +106,8 @@ def evaluate_predictions(
         _check_classes(values, len(names))
         p = apply_temperature(values, temperature)
         figures = _classification(labels, p, threshold)
+        if f1_of is not None and f1_of not in names:
+            raise InputError(f"f1_of={f1_of!r} is not a label. Expected one of {', '.join(names)}.")
         wanted = {names.index(f1_of)} if f1_of is not None else set()
         wanted |= {positive_class(names, labels)} if len(names) == 2 else set()
         for label in sorted(wanted):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.metrics.scores import columns, finite
+from keras_sentmatch.metrics.scores import columns, finite, is_missing
 
 Block = tuple[int, int]  # number of candidates with one score, and of positives among them
 
@@ -62,8 +62,8 @@ def mean_reciprocal_rank(
 
 def ranking_counts(y: ArrayLike, groups: Sequence[str] | ArrayLike) -> dict[str, int]:
     """Count questions, and questions without a positive or without a negative candidate."""
-    labels, questions = columns(y=y, groups=groups)
-    _, index = np.unique(questions, return_inverse=True)
+    labels, questions = columns(y=y, groups=_objects(groups))
+    labels, index = finite("y", labels), _numbers(questions)
     rows = np.bincount(index)
     positives = np.bincount(index, weights=labels != 0).astype(int)
     return {
@@ -79,9 +79,10 @@ def _mean(
     groups: Sequence[str] | ArrayLike,
     measure: Callable[[list[Block]], float],
 ) -> float:
-    labels, values, questions = columns(y=y, scores=scores, groups=groups)
-    values = finite("scores", values)
-    _, index, counts = np.unique(questions, return_inverse=True, return_counts=True)
+    labels, values, questions = columns(y=y, scores=scores, groups=_objects(groups))
+    labels, values = finite("y", labels), finite("scores", values)
+    index = _numbers(questions)
+    counts = np.bincount(index)
     results = []
     for rows in np.split(np.argsort(index, kind="stable"), np.cumsum(counts)[:-1]):
         blocks = _blocks(labels[rows] != 0, values[rows])
@@ -93,6 +94,22 @@ def _mean(
             "Check the labels: 1 is a right answer."
         )
     return float(np.mean(results))
+
+
+def _objects(groups: Sequence[str] | ArrayLike) -> np.ndarray:
+    """Return the questions as they are: NumPy would make text of missing values and of numbers."""
+    return np.asarray(groups if hasattr(groups, "dtype") else list(groups), dtype=object)  # type: ignore[arg-type]
+
+
+def _numbers(questions: np.ndarray) -> np.ndarray:
+    """Return the number of the question of each row; refuse rows whose question is missing."""
+    names = questions.tolist()
+    if missing := sum(map(is_missing, names)):
+        raise InputError(
+            f"{missing} of {len(names)} rows have no question in `groups`. Leave these rows out."
+        )
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.fromiter((numbers[name] for name in names), int, len(names))
 
 
 def _blocks(relevant: np.ndarray, scores: np.ndarray) -> list[Block]:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -125,6 +126,8 @@ def paired_bootstrap(
             f"The values have shapes {first.shape} and {second.shape}. Expected one value per pair, "
             "on the same pairs, and at least one pair."
         )
+    for name, values in (("right1", first), ("right2", second)):
+        finite(name, values.ravel())
     if samples < 1:
         raise InputError(f"samples={samples} is too small. Expected at least 1.")
     # Pairs with the same scores are interchangeable, so only the counts of each kind are drawn.
@@ -167,6 +170,14 @@ def columns(**named: ArrayLike) -> tuple[np.ndarray, ...]:
     if not all(lengths.values()):
         raise InputError("There are no rows to score. Pass at least one row.")
     return tuple(arrays.values())
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell is empty: None, NaN, or pandas's NA."""
+    try:
+        return value is None or not bool(value == value)
+    except TypeError:  # NA is neither true nor false
+        return True
 
 
 def integers(name: str, values: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ pytest.importorskip("faiss")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("index") / "catalog"
     ids = [f"id-{i}" for i in range(len(SENTENCES))]
-    Index.build(SENTENCES, folder, columns={"id": ids, "number": range(8)})
+    Index.build(SENTENCES, folder, columns={"id": ids, "number": np.arange(8)})
     return folder
 
 
@@ -29,6 +29,9 @@ def test_ranks_what_the_retrievers_find(matcher, folder):
     best = found.rank("two cats are asleep", top_k=2)
     assert [(one.index, one.id, one.number) for one in best] == [(6, "id-6", 6), (3, "id-3", 3)]
     assert best[0].sentence == SENTENCES[6] and best[0].score == pytest.approx(1)
+    assert type(best[0].number) is int
+    with pytest.raises(InputError, match="The query is None"):
+        found.rank(None)
     matcher.asked = 0
     assert len(found.rank("a dog runs", candidates=3)) == 3 and matcher.asked == 3
 
@@ -116,6 +119,7 @@ def test_a_damaged_index_is_one_error(matcher, folder, tmp_path, damage, message
     [
         ([], None, r"corpus is \[\]. Expected at least one string"),
         (["a", None], None, "Expected at least one string"),
+        ("a b", None, "corpus is one string"),
         (["a", "b"], {"id": [1]}, "'id' has 1 values for 2 sentences"),
         (["a"], {"score": [1]}, "a name other than index, sentence, score"),
     ],
@@ -124,5 +128,8 @@ def test_what_cannot_be_indexed_is_refused(tmp_path, sentences, columns, message
     with pytest.raises(InputError, match=message):
         Index.build(sentences, tmp_path / "index", columns=columns)
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "index.json").write_text("{}")
+    (tmp_path / "page.html").write_text("of somebody else")
     with pytest.raises(InputError, match="exists and is no index"):
         Index.build(["a"], tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2

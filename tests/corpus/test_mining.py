@@ -1,5 +1,6 @@
 """Mining: what retrievers find, which pairs match, sizes, and what is refused."""
 
+import json
 import time
 
 import numpy as np
@@ -151,6 +152,45 @@ def test_an_interrupted_call_continues(matcher, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("damaged", ["1.0\n{}", "nan\n", "x"])
+def test_damaged_scores_are_one_error(matcher, tmp_path, monkeypatch, damaged):
+    with monkeypatch.context() as patch, pytest.raises(TypeError):
+        patch.setattr("keras_sentmatch.corpus._mining.Miner._copies", None)
+        mine(matcher, SENTENCES, threshold=0, partial=tmp_path / "kept")
+    kept = tmp_path / "kept.partial"
+    text = kept.read_text()
+    kept.write_text(damaged.format(text) if "{" in damaged else damaged * len(text))
+    note = json.loads((tmp_path / "kept.partial.json").read_text())
+    note["size"] = kept.stat().st_size
+    (tmp_path / "kept.partial.json").write_text(json.dumps(note))
+    with pytest.raises(InputError, match="partial is damaged"):
+        mine(matcher, SENTENCES, threshold=0, partial=tmp_path / "kept")
+
+
+def test_scores_of_another_run_or_corpora_are_not_taken(tmp_path, monkeypatch):
+    """Both runs are sure that nothing matches, which differs in the log odds alone."""
+    matcher, other = make_matcher(), make_matcher()
+    matcher.raw_scores = lambda pairs, size: np.tile([1 - 1e-4, 1e-4], (len(pairs), 1))
+    other.raw_scores = lambda pairs, size: np.tile([1 - 2e-4, 2e-4], (len(pairs), 1))
+    with monkeypatch.context() as patch, pytest.raises(TypeError):
+        patch.setattr("keras_sentmatch.corpus._mining.Miner._copies", None)
+        mine(matcher, SENTENCES, partial=tmp_path / "kept")
+    with pytest.raises(InputError, match="has the scores of another run"):
+        mine(other, SENTENCES, partial=tmp_path / "kept")
+    with pytest.raises(InputError, match="written with another --against"):
+        mine(matcher, SENTENCES, SENTENCES, partial=tmp_path / "kept")
+
+
+def test_the_threshold_of_the_other_label_is_what_is_left():
+    """What the matcher calls "yes" is not mined as "no"."""
+    matcher = make_matcher()
+    matcher.threshold = 0.2
+    pairs = [("a dog", "red dog"), ("a dog", "cat")]
+    assert [answer.label for answer in matcher.predict(pairs)] == ["yes", "no"]
+    found = mine(matcher, ["a dog", "red dog", "cat"], label="no")
+    assert (0, 1) not in places(found)
+
+
 def test_equal_sentences_are_a_star_and_are_scored_once(matcher):
     matcher.asked = 0
     found = mine(matcher, ["two cats sleep"] * 1_000)
@@ -193,6 +233,9 @@ def test_many_vectors_are_looked_up_in_lists(monkeypatch):
         (["a", None], {}, r"corpus\[1\] is None. Expected a string"),
         (["a", "b"], {"candidates": 0}, "candidates"),
         (["a", "b"], {"label": "maybe"}, "'maybe' is not a label"),
+        (["a", "b"], {"threshold": 80}, "threshold=80 is out of range. Expected a probability"),
+        (["a", "b"], {"threshold": float("nan")}, "threshold=nan is out of range"),
+        (["a", "b"], {"threshold": "0.5"}, "threshold='0.5' is out of range"),
     ],
 )
 def test_bad_input(matcher, sentences, options, message):

@@ -1,5 +1,7 @@
 """Ranking: the scores of pairs, the best first, in the same order at any temperature."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -118,3 +120,12 @@ def test_cached_encodings_score_as_pairs_do(matcher):
         other.rank(QUERY, corpus)
     with pytest.raises(InputError, match="DRCN cannot encode a sentence alone"):
         make_matcher(DRCN, depth=1, hidden_units=4).encode(CANDIDATES)
+
+
+@pytest.mark.once
+def test_the_adapter_takes_one_pair_and_can_be_pickled(matcher):
+    """Two strings are a pair, also if each of them has two characters."""
+    adapter = matcher.as_cross_encoder()
+    (want,) = adapter.predict([("ab", "cd")])
+    assert adapter.predict(("ab", "cd")) == want == adapter.predict(["ab", "cd"])
+    assert pickle.loads(pickle.dumps(adapter)).predict([("ab", "cd")]) == pytest.approx([want])

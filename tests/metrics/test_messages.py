@@ -20,6 +20,7 @@ from keras_sentmatch.metrics.decisions import (
     check_calibration,
     find_cut,
 )
+from keras_sentmatch.metrics.ranking import ranking_counts
 from keras_sentmatch.metrics.scores import accuracy, pearson
 
 NAMES = ("no", "yes")
@@ -43,6 +44,18 @@ MESSAGES = [
     (lambda: mean_average_precision([1], [0.5, 0.1], ["a"] * 2), "lengths: y 1, scores 2"),
     (lambda: accuracy([], []), "no rows"),
     (lambda: mean_average_precision([0, 0], [1, 2], ["a", "a"]), "None of the 1 questions"),
+    (lambda: mean_average_precision([1, 0], [1, 2], ["a", None]), "1 of 2 rows have no question"),
+    (lambda: mean_average_precision([1, 0], [1, 2], [np.nan, 1.0]), "1 of 2 rows have no question"),
+    (lambda: ranking_counts([1, 0], ["a", float("nan")]), "1 of 2 rows have no question"),
+    (lambda: mean_average_precision([1, np.nan], [1, 2], "aa"), "values of `y` are NaN"),
+    (lambda: paired_bootstrap([1, np.nan], [1, 0]), "1 of 2 values of `right1` are NaN"),
+    (lambda: apply_temperature([[3.0, -1.0]], 2.0), "softmax of logits first"),
+    (lambda: evaluate_predictions(TWO, HALF * 2, threshold=5), "threshold=5 does not fit"),
+    (
+        lambda: evaluate_predictions(pairs([0, 1, 2], label_names="abc"), np.eye(3), threshold=0.5),
+        "threshold=0.5 does not fit",
+    ),
+    (lambda: evaluate_predictions(TWO, HALF * 2, f1_of="c"), "'c' is not a label"),
     (lambda: evaluate_predictions(TWO, np.ones((3, 2))), "3 predictions for the 2 rows"),
     (lambda: evaluate_predictions(TWO, np.ones((2, 3))), r"Expected \[rows, 2\]"),
     (lambda: evaluate_predictions(TWO, np.full((2, 2), np.nan)), "2 of 2 predictions"),

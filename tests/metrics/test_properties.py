@@ -330,6 +330,13 @@ def test_a_calibration_reports_what_changed():
 # --- intervals ---
 
 
+def test_labels_and_questions_of_tables_keep_their_values():
+    """Text labels are numbers, not all right answers; the questions 1 and "1" are two."""
+    assert mean_average_precision(["1", "0"], [0.1, 0.9], ["a", "a"]) == 0.5
+    assert ranking_counts(["1", "0"], [1, "1"])["questions"] == 2
+    assert mean_average_precision([1, 0], [0.1, 0.9], np.array(["a", 1], object)) == 1
+
+
 @pytest.mark.parametrize("hits, total, expected", [(9, 10, (0.596, 0.982)), (0, 0, (0, 1))])
 def test_the_interval_of_wilson(hits, total, expected):
     assert wilson_interval(hits, total) == pytest.approx(expected, abs=1e-3)

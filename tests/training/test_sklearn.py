@@ -103,7 +103,10 @@ def test_searches_pipelines_and_calibration():
 
 def test_a_network_is_tuned_and_travels_in_a_pickle():
     state = np.random.get_state()[1]
-    search = GridSearchCV(tiny(), {"learning_rate": [1e-6, 0.03]}, cv=2).fit(X.tolist(), Y)
+    rates = np.array([1e-6, 0.03], "float32")  # searches draw NumPy's numbers
+    search = GridSearchCV(tiny(epochs=np.int64(2)), {"learning_rate": rates}, cv=2).fit(
+        X.tolist(), Y
+    )
     np.testing.assert_array_equal(np.random.get_state()[1], state)
     best = search.best_estimator_
     assert set(search.predict(X)) <= {"no", "yes"} and best.metrics_["epochs"] == 2
@@ -124,6 +127,10 @@ def test_a_network_is_tuned_and_travels_in_a_pickle():
         ({"epochs": 0}, X, Y, "training.epochs is 0"),
         ({"settings": {"training.epoch": 3}}, X, Y, "Did you mean epochs"),
         ({"validation_fraction": 1.5}, X, Y, "fraction between 0 and 1"),
+        ({"validation_fraction": float("nan")}, X, Y, "fraction between 0 and 1"),
+        ({"settings": {"training.epochs": {1}}}, X, Y, "is a set, not a value of a recipe"),
+        ({}, [("a", "b")] * 3, ["x", "y", float("nan")], "y has 1 missing values"),
+        ({}, [("a", "b")] * 3, ["x", None, None], "y has 2 missing values"),
     ],
 )
 def test_what_cannot_be_learned_is_refused(values, pairs, labels, message):
