@@ -410,6 +410,8 @@ class Bench:
         log = (folder / "log").read_text("utf-8", "replace")
         if status == 99 or "Traceback" in log:
             return f"again: status {status}: {log[-600:]}"
+        # The refusal of a run that was finished clears away what the finishing process left.
+        finished = finished or digest(folder / command.out) == want
         if status and not finished:
             refused = fault.startswith("input") and "error:" in log
             return "" if refused else f"again: status {status}: {log[-600:]}"
