@@ -421,7 +421,7 @@ class Bench:
         left = {p.name for p in folder.iterdir()} - known
         found = sorted(different | left)
         if fault == "kill":  # nobody can remove the hidden temporary files of a killed process
-            found = [name for name in found if Path(name).name[:1] != "."]
+            found = [name for name in found if not any(p[:1] == "." for p in Path(name).parts)]
         return f"again: other {', '.join(found)}" if found else ""
 
 
