@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.analysis.comparing import comparison_report, values_of
+from keras_sentmatch.analysis.comparing import comparison_report, is_ranked, values_of
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.run_folder import read_json, write_json
@@ -22,19 +22,22 @@ from keras_sentmatch.safety import replace_file
 from keras_sentmatch.training.encoding import EncodingCache
 from keras_sentmatch.training.folds import fold_parts
 from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.training.resume import run_identity
+from keras_sentmatch.training.resume import locked, run_identity
 from keras_sentmatch.training.run import train
 
 log = logging.getLogger(__name__)
 # What the smallest difference is computed from: the share of pairs that only one of two matchers has right, and the
 # standard deviation of a matcher's accuracy over seeds, both typical of the runs in benchmarks/results.
 DISCORDANT, SEED_SD = 0.1, 0.01
+RUN = "run"  # in the folder: the run that is trained now
+PARTS = "parts"  # in ablation.json: their number
 POWER = 1.96 + 0.84  # standard errors of a difference that is found four times in five
 
 
 def smallest_difference(pairs: int, seeds: int) -> float:
     """Return the smallest true difference in accuracy that a comparison finds four times in five.
 
+    `pairs` is the number of test pairs; for a ranking, whose MAP is compared, the number of questions.
     It assumes that 10% of the pairs are right in one matcher only, and that accuracy varies by 0.01 over seeds.
 
     Example:
@@ -73,8 +76,8 @@ def ablate(
         `smallest_difference`, `seeds` and `folds`.
 
     Raises:
-        InputError: There is one recipe, two are equal, there are no test pairs, or `out` is of other
-            pairs or of another recipe of the same name.
+        InputError: There is one recipe, two are equal but for their seeds, there are no test pairs with
+            labels, or `out` is of other pairs or of another recipe of the same name.
 
     Example:
 
@@ -91,31 +94,32 @@ def ablate(
     """
     if len(recipes) < 2:
         raise InputError(f"There is {len(recipes)} recipe. Give two or more.")
-    for (one, first), (two, second) in combinations(recipes.items(), 2):
-        if first == second:
-            raise InputError(
-                f"{one} and {two} are the same recipe, so there is nothing to compare."
-            )
+    if seeds < 1:
+        raise InputError(f"seeds={seeds} is too small. Expected at least 1.")
+    if PARTS in recipes:
+        raise InputError(f"A recipe cannot be called {PARTS!r}. Rename it.")
     if folds and not isinstance(pairs, PairDataset):
         raise InputError(f"folds={folds} needs all pairs in one PairDataset, not their parts.")
     if not folds and (isinstance(pairs, PairDataset) or "test" not in pairs):
         raise InputError("There are no test pairs. Give parts with a test part, or use folds.")
     parts = list(fold_parts(pairs, folds)) if isinstance(pairs, PairDataset) else [pairs]
-    tested = sum(len(part["test"]) for part in parts)
-    smallest = smallest_difference(tested, seeds)
-    text = "%s test pairs, %d seeds: a difference of %.3f or more can be found"
-    log.info(text, f"{tested:,}", seeds, smallest)
+    counts = [_count(part["test"]) for part in parts]
+    metric, units = ("map", "questions") if is_ranked(parts[0]["test"]) else ("accuracy", "pairs")
+    smallest = smallest_difference(sum(counts), seeds)
+    text = "%s test %s, %d seeds: a difference of %.3f or more can be found"
+    log.info(text, f"{sum(counts):,}", units, seeds, smallest)
     if folds:
         recipes = {name: one.with_training(folds=0) for name, one in recipes.items()}
     out = Path(out)
-    _check_same(recipes, parts, out)
     todo = [
         (name, seed, number)
         for seed in range(seeds)
         for number in range(len(parts))
         for name in recipes
     ]
-    right = dict(_trained(recipes, parts, out, todo, progress))
+    with locked(out):
+        _check_same(recipes, parts, out)
+        right = dict(_trained(recipes, parts, counts, out, todo, progress))
     values = {
         name: [
             np.concatenate([right[name, seed, n] for n in range(len(parts))])
@@ -123,7 +127,7 @@ def ablate(
         ]
         for name in recipes
     }
-    report = comparison_report("accuracy", values)
+    report = comparison_report(metric, values)
     base, *others = recipes
     report["pairs"] = [
         {"first": name, "second": base, **paired_bootstrap(values[name], values[base])}
@@ -141,6 +145,21 @@ def verdict(low: float, high: float) -> str:
     return "better" if low > 0 else "worse" if high < 0 else "cannot tell at this size"
 
 
+def _count(test: PairDataset) -> int:
+    """Return the number of test pairs, or of questions with a right answer; refuse others."""
+    if test.labels is None or not len(test) or test.task == "regression":
+        found = "no pairs" if not len(test) else "no labels" if test.labels is None else "scores"
+        raise InputError(
+            f"The test pairs have {found}. Recipes are compared by the labels that they predict."
+        )
+    if not is_ranked(test):
+        return len(test)
+    right = np.asarray(test.labels) > 0
+    if not right.any():
+        raise InputError("None of the test questions has a right answer.")
+    return len({group for group, label in zip(test.groups or (), right) if label})
+
+
 def _check_same(recipes: Mapping[str, Recipe], parts: list[Any], out: Path) -> None:
     """Note what is compared in `ablation.json`, and refuse a folder of other pairs or recipes."""
     known = read_json(out / "ablation.json")
@@ -148,19 +167,31 @@ def _check_same(recipes: Mapping[str, Recipe], parts: list[Any], out: Path) -> N
         name: run_identity(recipe.with_training(seed=0), parts[0])
         for name, recipe in recipes.items()
     }
-    now["parts"] = len(parts)
+    for one, two in combinations(now, 2):
+        if now[one] == now[two]:
+            raise InputError(
+                f"{one} and {two} are the same recipe (but for the seed), so there is nothing to compare."
+            )
+    now[PARTS] = len(parts)
+    for one, two in combinations({**known, **now}, 2):
+        if _plain(one).casefold() == _plain(two).casefold():
+            raise InputError(
+                f"The recipes {one!r} and {two!r} would have the same files. Rename one of them."
+            )
     for name in now.keys() & known.keys():
         if known[name] != now[name]:
             raise InputError(
                 f"{out} holds another comparison, in which {name!r} was different. Name another folder."
             )
-    out.mkdir(parents=True, exist_ok=True)
+    if not known and ((out / RUN).exists() or any(out.glob("right-*.npy"))):
+        raise InputError(f"{out} holds files of something else. Name another folder.")
     write_json(out / "ablation.json", known | now)
 
 
 def _trained(
     recipes: Mapping[str, Recipe],
     parts: list[Any],
+    counts: list[int],
     out: Path,
     todo: list[tuple[str, int, int]],
     progress: bool,
@@ -176,7 +207,7 @@ def _trained(
             left = len(waiting) - finished
             when = "" if pace is None else f", about {pace * left / 60:.0f} min left"
             log.info("%s, seed %d, part %d of %d%s", name, seed, number + 1, len(parts), when)
-            folder = out / "run"
+            folder = out / RUN
             shutil.rmtree(folder, ignore_errors=True)
             import keras
 
@@ -194,9 +225,23 @@ def _trained(
             replace_file(file, content.getvalue())
             shutil.rmtree(folder, ignore_errors=True)
             finished += 1
-        yield (name, seed, number), np.load(file, allow_pickle=False)
+        yield (name, seed, number), _read(file, counts[number])
+
+
+def _read(file: Path, count: int) -> np.ndarray:
+    """Read the values of a finished training; refuse a damaged file."""
+    try:
+        found = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        found = None
+    if found is None or found.shape != (count,) or found.dtype != np.float32:
+        raise InputError(f"{file} is damaged. Delete it, and call again to train its recipe again.")
+    return np.asarray(found)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\W+", "-", name).strip("-")
 
 
 def _file(out: Path, name: str, seed: int, number: int) -> Path:
-    plain = re.sub(r"\W+", "-", name).strip("-")
-    return out / f"right-{plain}-seed-{seed}-part-{number}.npy"
+    return out / f"right-{_plain(name)}-seed-{seed}-part-{number}.npy"

@@ -84,6 +84,8 @@ def _train(
     out: Path | None,
 ) -> Report:
     """Train recipes on the same seeds and parts, and compare each with the first."""
+    if labeled.split is not None:
+        raise InputError("--split cannot be combined with --train: test pairs or --folds are used.")
     if len(recipes) < 2:
         raise InputError(f"--train needs two or more recipes, but {len(recipes)} was given.")
     source = labeled.named

@@ -8,6 +8,7 @@ from keras_sentmatch.analysis.ablation import smallest_difference, verdict
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import load_recipe
+from keras_sentmatch.training.resume import locked
 
 pytestmark = pytest.mark.once
 SMALL = ["vectors.source=none", "vectors.dim=8", "model.units=6", "training.epochs=6"]
@@ -67,6 +68,67 @@ def test_equal_recipes_and_pairs_without_a_test_part_are_refused(tmp_path):
         ablate({"a": recipe(), "b": recipe("model.units=7")}, overlapping(), tmp_path)
     with pytest.raises(InputError, match="There is 1 recipe"):
         ablate({"a": recipe()}, overlapping(), tmp_path, folds=2)
+
+
+BAG = load_recipe("bag_of_words", "pairs", overrides=["vectors.source=none", "training.epochs=1"])
+FAST = BAG.with_training(learning_rate=0.5)
+BOTH = {"bag": BAG, "fast": FAST}
+EMPTY, SCORES = PairDataset([], [], []), PairDataset(["a"] * 2, ["b"] * 2, [0.5, 1.5])
+
+
+@pytest.mark.parametrize(
+    ("recipes", "pairs", "options", "said"),
+    [
+        (
+            {"a": BAG, "b": BAG.with_training(seed=3)},
+            overlapping(),
+            {"folds": 2},
+            "the same recipe",
+        ),
+        ({"a": BAG, "b": BAG.with_training(folds=3)}, overlapping(), {"folds": 2}, "same recipe"),
+        ({"a b": BAG, "a+b": FAST}, overlapping(), {"folds": 2}, "'a b' and 'a.b' would have"),
+        ({"+": BAG, "-": FAST}, overlapping(), {"folds": 2}, "would have the same files"),
+        ({"parts": BAG, "b": FAST}, overlapping(), {"folds": 2}, "cannot be called 'parts'"),
+        (BOTH, overlapping(), {"folds": 2, "seeds": 0}, "seeds=0 is too small"),
+        (BOTH, {"test": EMPTY}, {}, "The test pairs have no pairs"),
+        (BOTH, {"test": PairDataset(["a"], ["b"])}, {}, "The test pairs have no labels"),
+        (BOTH, {"test": SCORES}, {}, "The test pairs have scores"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_training(
+    recipes, pairs, options, said, tmp_path
+):
+    with pytest.raises(InputError, match=said):
+        ablate(recipes, pairs, tmp_path / "out", **options)
+
+
+def test_files_of_others_are_kept(tmp_path):
+    kept = tmp_path / "run" / "mine.txt"
+    kept.parent.mkdir()
+    kept.write_text("mine")
+    with pytest.raises(InputError, match="holds files of something else"):
+        ablate(BOTH, overlapping(), tmp_path, folds=2)
+    assert kept.read_text() == "mine"
+    with locked(tmp_path / "out"), pytest.raises(InputError, match="in use by another process"):
+        ablate(BOTH, overlapping(), tmp_path / "out", folds=2)
+
+
+def test_rankings_are_compared_by_map(tmp_path):
+    """The metric has its name, and a damaged file is refused."""
+    pairs = overlapping(120)
+    groups = [n // 6 for n in range(120)]
+    first = [pairs.sentence1[6 * group] for group in groups]
+    labels = [int(n % 6 == 2) for n in range(120)]
+    ranked = PairDataset(first, pairs.sentence2, labels, groups=groups)
+    options = {"seeds": 1, "folds": 2, "progress": False}
+    found = ablate(BOTH, ranked, tmp_path, **options)
+    assert found["metric"] == "map" and found["rows"] == 20
+    assert found["smallest_difference"] == smallest_difference(20, 1)
+    np.save(tmp_path / "right-bag-seed-0-part-0.npy", np.ones(3, "float32"))
+    with pytest.raises(InputError, match=r"part-0\.npy is damaged. Delete it"):
+        ablate(BOTH, ranked, tmp_path, **options)
+    with pytest.raises(InputError, match="'bag' and 'bag!' would have the same files"):
+        ablate({"bag!": FAST, "fast": BAG}, ranked, tmp_path, **options)
 
 
 def test_more_pairs_and_seeds_show_smaller_differences():
