@@ -189,17 +189,20 @@ def categorize(
 def _annotated(
     dataset: PairDataset, annotations: Mapping[str, frozenset[str]]
 ) -> tuple[dict[str, list[int]], dict[str, str]]:
-    place = {name: row for row, name in enumerate(dataset.ids or ())}
-    found = {name: place[name] for name in annotations if name in place}
+    found = [
+        (row, annotations[name])
+        for row, name in enumerate(dataset.ids or ())
+        if name in annotations
+    ]
     if not found:
-        first = repr(next(iter(place))) if place else "no ids"
+        first = repr(dataset.ids[0]) if dataset.ids else "no ids"
         raise InputError(
             f"None of the {len(annotations)} annotated ids is an id of the data, which has {first}. "
             "Use the annotations of these pairs, and pairs with ids."
         )
     rows: dict[str, list[int]] = {}
-    for name, row in sorted(found.items(), key=lambda item: item[1]):
-        for category in sorted(annotations[name]):
+    for row, categories in found:
+        for category in sorted(categories):
             rows.setdefault(category, []).append(row)
     return rows, dict.fromkeys(rows, "annotated")
 
@@ -218,7 +221,8 @@ def read_annotations(path: str | Path) -> dict[str, frozenset[str]]:
         tags = [tag.lstrip("#").replace("_", " ") for tag in tags if tag]
         if not tags:
             raise InputError(f"{path}:{number}: expected an id, a tab and names of categories.")
-        found[name] = frozenset(usual.get(_plain(tag), tag.capitalize()) for tag in tags)
+        known = {usual.get(_plain(tag), tag.capitalize()) for tag in tags}
+        found[name] = found.get(name, frozenset()) | known
     if not found:
         raise InputError(f"{path} has no annotations. Expected lines with an id, a tab and names.")
     return found

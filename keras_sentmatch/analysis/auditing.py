@@ -166,14 +166,19 @@ def _suspects(pairs: PairDataset, outputs: np.ndarray) -> list[dict[str, Any]]:
 
 def _far_scores(pairs: PairDataset, outputs: np.ndarray) -> list[dict[str, Any]]:
     """Return the rows whose score is far from the prediction."""
-    labels = np.asarray(pairs.labels, float)
-    away = np.abs(outputs[:, 0] - labels)
+    labels = np.asarray(pairs.labels)
+    away = np.abs(outputs[:, 0] - labels.astype(float))
     spread = 1.4826 * np.median(away)
     order = np.argsort(-away, kind="stable")
     return [
-        _suspect(pairs, row, float(labels[row]), float(outputs[row, 0]), None, None)
+        _suspect(pairs, row, _shortest(labels[row]), float(outputs[row, 0]), None, None)
         for row in order[away[order] > FAR * max(spread, 1e-9)].tolist()
     ]
+
+
+def _shortest(score: np.floating) -> float:
+    """Return a float32 score with as many digits as it needs: 0.4, not 0.4000000059604645."""
+    return float(str(np.float32(score)))
 
 
 def _suspect(
@@ -205,13 +210,13 @@ def _repeats(pairs: PairDataset) -> tuple[dict[str, int], list[dict[str, Any]]]:
     for pair, mine in rows.items():
         by_label: dict[str, list[int]] = {}
         for row in mine:
-            label = names[int(labels[row])] if names else str(labels[row])
+            label = names[int(labels[row])] if names else str(_shortest(labels[row]))
             by_label.setdefault(label, []).append(row + 1)
         if len(by_label) > 1:
             one, two = pairs.sentence1[mine[0]], pairs.sentence2[mine[0]]
             conflicts.append({"sentence1": one, "sentence2": two, "labels": by_label})
         other = rows.get((pair[1], pair[0]), []) if pair[0] < pair[1] else []
-        turned += bool({labels[r] for r in other} - {labels[r] for r in mine})
+        turned += bool(other and {labels[r] for r in other} != {labels[r] for r in mine})
     counts = {
         "repeated": len(pairs) - len(rows),
         "conflicting": sum(len(r) for found in conflicts for r in found["labels"].values()),
@@ -234,7 +239,8 @@ def _leaks(other: PairDataset, pairs: PairDataset) -> dict[str, Any]:
 def _notes(report: Mapping[str, Any], pairs: PairDataset) -> list[str]:
     """Return the findings in sentences, the most urgent first."""
     rows, counts, suspects = report["rows"], report["repeats"], len(report["suspects"])
-    doubt = "predicted far from their score" if report["task"] == "regression" else "wrong"
+    far = report["task"] == "regression"
+    doubt = "predicted far from their score" if far else "probably wrong"
     found: list[tuple[float, str]] = []
     for name, leak in report["leaks"].items():
         share = leak["shared_sentences"] / max(leak["sentences"], 1)
@@ -251,7 +257,7 @@ def _notes(report: Mapping[str, Any], pairs: PairDataset) -> list[str]:
          "other order, which is right for inference and wrong for paraphrases."),
         (counts["empty"], "rows have an empty sentence."),
         (counts["repeated"], "rows repeat an earlier pair."),
-        (suspects, f"labels ({suspects / rows:.1%}) are probably {doubt}. Look at the first ones first."),
+        (suspects, f"labels ({suspects / rows:.1%}) are {doubt}. Look at the first ones first."),
     ]  # fmt: skip
     notes = [f"{count:,} {text}" for count, text in found if count]
     majority = report["answers"].get("majority", np.inf)

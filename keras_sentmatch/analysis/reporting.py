@@ -117,7 +117,8 @@ def report(
             measured = bag_of_words_baseline(train, validation, labeled, sees=sees)
             baselines[name] = measured["test"]
     changed, left_out = [], {}
-    for name in TRANSFORMATIONS if transformations == "all" else transformations:
+    asked = [transformations] if isinstance(transformations, str) else transformations
+    for name in TRANSFORMATIONS if transformations == "all" else asked:
         given: Any = {"lexicon": lexicon, "translate": translate, "opposite": opposite}
         try:
             made = transform(labeled, name, seed=seed, entries=entries, **given)

@@ -15,6 +15,7 @@ from keras_sentmatch.errors import InputError
 
 log = logging.getLogger(__name__)
 
+FOLDS = 5
 SHOWN = 20  # suspect rows in the table
 
 
@@ -48,7 +49,10 @@ def audit(
         pairs = parts.pop("train")
         others.update(parts)
     for file in test or ():
-        others[Path(file).name] = Source(file, **reading.reading()).rows()
+        name = Path(file).name
+        others[file if name in others else name] = Source(file, **reading.reading()).rows()
+    if len(pairs) < FOLDS:
+        raise InputError(f"{source.data} has {len(pairs)} pairs. An audit needs at least {FOLDS}.")
     use_backend(backend)
     from keras_sentmatch.analysis.auditing import audit as find
     from keras_sentmatch.analysis.auditing import save_audit
@@ -56,7 +60,7 @@ def audit(
 
     plan = load_recipe("bag_of_words", overrides=["model.matching_features=true"])
     log.info(f"auditing {len(pairs):,} pairs")
-    report = find(pairs, plan, others=others)
+    report = find(pairs, plan, folds=FOLDS, others=others)
     print_report(report, out, save_audit, as_json, _print)
     if not as_json and out is None:
         next_step(

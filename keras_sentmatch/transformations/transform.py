@@ -176,6 +176,8 @@ def _opposite_labels(
             f"opposite={found!r} names {unknown[0]!r}, which is not a label. The labels are "
             f"{', '.join(names)}."
         )
+    if found[0] == found[1]:
+        raise InputError(f"opposite={found!r} names one label twice. Give two different labels.")
     return names.index(found[0]), names.index(found[1])
 
 

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from keras_sentmatch.analysis.auditing import audit, save_audit
+from keras_sentmatch.analysis.auditing import _repeats, audit, save_audit
 from keras_sentmatch.cli import main
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
@@ -114,6 +114,14 @@ def test_scores_and_what_cannot_be_audited(tmp_path):
     scored = PairDataset(base.sentence1, base.sentence2, scores)
     report = audit(scored, recipe(), folds=2, progress=False)
     assert report["suspects"][0]["row"] == 8
+    assert re.search(r"\(.*\) are predicted far from their score", "\n".join(report["notes"]))
+    tenths = PairDataset(["a", "a", "b", "b"], ["b", "b", "a", "c"], [0.4, 0.8, 0.4, 0.1])
+    for scored in (tenths, tenths.select([2, 0, 1, 3])):
+        counts, ((conflict),) = _repeats(scored)
+        assert list(conflict["labels"]) == ["0.4", "0.8"] and counts["other_order_other_label"] == 1
+    turned = PairDataset(["a", "b", "b"], ["b", "a", "a"], [0, 0, 1])  # one label in one order
+    for data in (turned, PairDataset(turned.sentence2, turned.sentence1, turned.labels)):
+        assert _repeats(data)[0]["other_order_other_label"] == 1
     save_audit(report, tmp_path / "scores")
     with pytest.raises(InputError, match="All 20 pairs have the same label"):
         audit(PairDataset(["a"] * 20, ["b"] * 20, [1] * 20, label_names=NAMES), recipe())
@@ -142,6 +150,12 @@ def test_the_command(tmp_path, capsys):
     other = write(folder / "test.tsv", pairs.select(range(3)))
     text = run(0, file, "--test", other, "--out", str(out)).out
     assert "3 of 3 test.tsv pairs are also among" in text
+    again = write(tmp_path / "test.tsv", pairs.select(range(5)))
+    text = run(0, file, "--test", other, "--test", again).out
+    assert "3 of 3 test.tsv pairs" in text and f"5 of 5 {again} pairs" in text
+    few = run(2, write(tmp_path / "few.tsv", pairs.select(range(4)))).err
+    assert "has 4 pairs. An audit needs at least 5" in few
+    text = run(0, file, "--test", other, "--out", str(out)).out
     assert "rows whose label is probably wrong" in text
     assert json.loads((out / "audit.json").read_text())["rows"] == 60
     shown = run(0, str(folder))

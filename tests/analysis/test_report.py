@@ -80,6 +80,10 @@ def test_annotations(tmp_path):
     rows, rules = categorize(pairs, annotations=found)
     assert rows == {"Long sentence": [0], "Negation": [1], "Paraphrase": [1]}
     assert set(rules.values()) == {"annotated"}
+    path.write_text("7\tnegation\n7\tmodal\n")  # several lines for one id, several pairs with it
+    pairs = PairDataset(["a", "b", "c"], ["a", "b", "c"], ids=["7", "8", "7"])
+    rows, _ = categorize(pairs, annotations=read_annotations(path))
+    assert rows == {"Modal": [0, 2], "Negation": [0, 2]}
     with pytest.raises(InputError, match="None of the 3 annotated ids .* has no ids"):
         categorize(PairDataset(["a"], ["b"]), annotations=found)
     path.write_text("7\n")

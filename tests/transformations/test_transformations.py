@@ -244,6 +244,8 @@ def test_other_label_names_must_be_told():
     assert changed.after.label_counts() == {"no": 1, "yes": 0}
     with pytest.raises(InputError, match="names 'maybe', which is not a label"):
         transform(pairs, "NumWord", opposite=("yes", "maybe"))
+    with pytest.raises(InputError, match="names one label twice"):
+        transform(pairs, "NumWord", opposite=("yes", "yes"))
     for bad in (data(("a", "b"), labels=None), PairDataset(["a"], ["b"], [0.5])):
         with pytest.raises(InputError, match="Give pairs labeled with classes"):
             transform(bad, "NumWord")
