@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from keras_sentmatch.analysis.auditing import _repeats, audit, save_audit
+from keras_sentmatch.analysis.auditing import audit, save_audit
 from keras_sentmatch.cli import main
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
@@ -115,13 +115,15 @@ def test_scores_and_what_cannot_be_audited(tmp_path):
     report = audit(scored, recipe(), folds=2, progress=False)
     assert report["suspects"][0]["row"] == 8
     assert re.search(r"\(.*\) are predicted far from their score", "\n".join(report["notes"]))
-    tenths = PairDataset(["a", "a", "b", "b"], ["b", "b", "a", "c"], [0.4, 0.8, 0.4, 0.1])
-    for scored in (tenths, tenths.select([2, 0, 1, 3])):
-        counts, ((conflict),) = _repeats(scored)
-        assert list(conflict["labels"]) == ["0.4", "0.8"] and counts["other_order_other_label"] == 1
-    turned = PairDataset(["a", "b", "b"], ["b", "a", "a"], [0, 0, 1])  # one label in one order
-    for data in (turned, PairDataset(turned.sentence2, turned.sentence1, turned.labels)):
-        assert _repeats(data)[0]["other_order_other_label"] == 1
+    for one, two in ("ab", "ba"):  # two scores in one order, one of them in the other order
+        more = PairDataset(
+            [*base.sentence1, one, one, two],
+            [*base.sentence2, two, two, one],
+            [*(base.labels * 4 + 0.1), 0.4, 0.8, 0.4],
+        )
+        report = audit(more, recipe(), folds=2, progress=False)
+        assert {"0.4": [81], "0.8": [82]} in [found["labels"] for found in report["conflicts"]]
+        assert report["repeats"]["other_order_other_label"] == 1
     save_audit(report, tmp_path / "scores")
     with pytest.raises(InputError, match="All 20 pairs have the same label"):
         audit(PairDataset(["a"] * 20, ["b"] * 20, [1] * 20, label_names=NAMES), recipe())
