@@ -1,10 +1,10 @@
-"""Fill docs/papers/*.md with the tables and pictures that `keras-sentmatch reproduce` made.
+"""Fill docs/papers.md with the tables and pictures that `keras-sentmatch reproduce` made.
 
     python benchmarks/paper_pages.py
 
 `results/reproduced/PAPER/ARTEFACT` has `table.md`, `runs.csv` and perhaps `figure.png`, as the command wrote them.
 `results/reproduced/tried.csv` has a row for each artefact whose command was only tried, with its options, trainings,
-failures and seconds. On a page, `<!-- PAPER -->` becomes the list of the paper's artefacts and
+failures and seconds. On the page, `<!-- PAPER -->` becomes the list of the paper's artefacts and
 `<!-- PAPER/ARTEFACT -->` that table or picture, up to `<!-- end -->`.
 """
 
@@ -18,7 +18,8 @@ import measuring
 from keras_sentmatch.reproduction.artefact import list_artefacts, load_artefact
 
 ROOT = Path(__file__).parents[1]
-PAGES = ROOT / "docs" / "papers"
+PAGE = ROOT / "docs" / "papers.md"
+PICTURES = ROOT / "docs" / "papers"
 MADE = ROOT / "benchmarks" / "results" / "reproduced"
 
 
@@ -44,14 +45,16 @@ def listed(paper: str) -> str:
 
 
 def anchor(name: str) -> str:
-    return re.sub(r"[^\w -]", "", load_artefact(name).place.lower()).replace(" ", "-")
+    """Return the anchor of the heading "drcn, Table 6"."""
+    heading = f"{name.partition('/')[0]}, {load_artefact(name).place}"
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def shown(name: str) -> str:
     """Return the picture, if there is one, and the table with its caption."""
     found = []
     if (MADE / name / "figure.png").is_file():
-        found.append(f"![{load_artefact(name).title}]({picture(name)})")
+        found.append(f"![{load_artefact(name).title}](papers/{picture(name)})")
     _, _, text = (MADE / name / "table.md").read_text("utf-8").partition("\n")
     found.append(text.strip())
     return "\n\n".join(found)
@@ -62,7 +65,7 @@ def picture(name: str) -> str:
 
 
 def filled(text: str) -> str:
-    """Return a page with new blocks."""
+    """Return the page with new blocks."""
 
     def block(match: re.Match[str]) -> str:
         name = match[1]
@@ -74,11 +77,11 @@ def filled(text: str) -> str:
 
 def main() -> None:
     measuring.parser(__doc__).parse_args()
-    for page in sorted(PAGES.glob("*.md")):
-        page.write_text(filled(page.read_text("utf-8")), "utf-8")
+    PAGE.write_text(filled(PAGE.read_text("utf-8")), "utf-8")
     for path in MADE.glob("*/*/figure.png"):
         name = f"{path.parts[-3]}/{path.parts[-2]}"
-        shutil.copyfile(path, PAGES / picture(name))
+        PICTURES.mkdir(exist_ok=True)
+        shutil.copyfile(path, PICTURES / picture(name))
 
 
 if __name__ == "__main__":

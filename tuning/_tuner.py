@@ -219,6 +219,8 @@ class TrialTuner(BaseTuner):
         except NotImplementedError as error:  # a RuntimeError, but a bug
             raise keras_tuner.errors.FatalError from error
         except configuration_errors() as error:
+            if isinstance(error.__cause__, OSError):  # a full disk is no fault of the trial
+                raise keras_tuner.errors.FatalError from error
             text = " ".join(f"{type(error).__name__}: {error}".split())
             path = Path(self.get_trial_dir(trial.trial_id)) / "error.txt"
             path.write_text(f"{text}\n\n{traceback.format_exc()}", encoding="utf-8")

@@ -175,11 +175,18 @@ def test_no_trial_completes(trials, tmp_path):
         fake_search(tmp_path / "a", fake, trials=trials)
 
 
+def full_disk(text):
+    """The error of a training that could not write."""
+    error = InputError(text)
+    error.__cause__ = OSError("no space left")
+    return error
+
+
 @fakes
-@pytest.mark.parametrize("error", [KeyError, NotImplementedError])
-def test_a_bug_ends_the_search_and_the_trial_runs_again(error, tmp_path):
+@pytest.mark.parametrize("error", [KeyError, NotImplementedError, full_disk])
+def test_a_bug_or_full_disk_ends_the_search_and_the_trial_runs_again(error, tmp_path):
     fake = FakeTrain(tmp_path / "log", fail={1}, error=error("a bug"))
-    with pytest.raises(error, match="a bug"):
+    with pytest.raises(type(fake.error), match="a bug"):
         fake_search(tmp_path / "a", fake, trials=3)
     result = fake_search(tmp_path / "a", fake, trials=3, resume=True)
     assert [row["status"] for row in result.trials] == ["completed"] * 3
