@@ -83,6 +83,9 @@ def mine(
             f"{run} returns scores, so --threshold, the lowest one of a match, is needed."
         )
     files = [file for file in (corpus, against) if file is not None]
+    for file in files:
+        if out is not None and out.exists() and file.exists() and out.samefile(file):
+            raise InputError(f"--out is {out}, a file of the sentences. Name another file.")
     check_label(run, label)
     texts = read_sentences(column, files, (*OWN, *GROUP))
     matcher = scoring.load(run).matcher
@@ -189,9 +192,14 @@ def rank(
         raise InputError("--column names a column of a file, and an index has its sentences.")
     if candidates is not None and folder is None:
         raise InputError("--candidates needs an index. All sentences of a file are scored.")
-    check_label(run, label)
     given: Any = {"top_k": top_k, "label": label, "batch_size": scoring.batch_size}
     rows = [] if file is None else read_sentences(column, [file], OWN)[0]
+    opened: Any = None
+    if index is not None:
+        from keras_sentmatch.corpus import Index
+
+        opened = Index(index, None)  # a damaged one is seen before Keras is imported
+    check_label(run, label)
     if save_index is not None:
         from keras_sentmatch.corpus import Index
 
@@ -200,11 +208,7 @@ def rank(
             columns = {name: [row[name] for row in rows] for name in further}
             Index.build([row["sentence"] for row in rows], save_index, columns=columns)
         log.info("%s sentences in %s", f"{len(rows):,}", save_index)
-    opened: Any = None
-    if folder is not None:
-        from keras_sentmatch.corpus import Index
-
-        opened = Index(folder, None)  # a damaged one is seen before Keras is imported
+        opened = Index(save_index, None)
     loaded = scoring.load(run)
     found: Rows
     if opened is not None:
@@ -230,7 +234,8 @@ def rank(
 def read_sentences(column: str | None, paths: list[Path], own: Sequence[str]) -> list[Rows]:
     """Return the sentences of texts or tables: `line`, `sentence` and other columns of each.
 
-    Other columns with a name in `own` are called `own_NAME`.
+    Other columns with a name in `own` are called `own_NAME`. All rows get all columns: what a record
+    of a .jsonl does not have is empty.
     """
     if column is not None and not any(path.suffix in TABLES for path in paths):
         raise InputError(
@@ -240,8 +245,7 @@ def read_sentences(column: str | None, paths: list[Path], own: Sequence[str]) ->
     found = []
     for path in paths:
         table = path.suffix in TABLES
-        rows = _table_rows(path, column or "sentence", own) if table else _lines(path)
-        found.append(list(rows))
+        found.append(_table_rows(path, column or "sentence", own) if table else list(_lines(path)))
         if not found[-1]:
             raise InputError(f"{path} contains no sentences. Write one sentence per line.")
     return found
@@ -262,13 +266,13 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         log.info("%s: %d blank lines skipped", path, blank)
 
 
-def _table_rows(path: Path, column: str, own: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _table_rows(path: Path, column: str, own: Sequence[str]) -> Rows:
     from keras_sentmatch.data.files import HEADER, BadRow, TextFile, json_records, table
 
     read: Callable[..., Any] = json_records
     if path.suffix != ".jsonl":
         read = table(separator=None, quoted=None)
-    names: dict[str, str] = {}
+    lines: list[tuple[int, dict[str, Any]]] = []
     for where, row in read(TextFile(path)):
         if isinstance(row, BadRow):
             raise InputError(f"{path}{where}: {row.message}.")
@@ -279,11 +283,15 @@ def _table_rows(path: Path, column: str, own: Sequence[str]) -> Iterator[dict[st
             )
         if where == HEADER:
             continue
-        if not names:
-            taken = {*own, *row}
-            names = {n: _free_name(n, taken) if n in own else n for n in row if n != column}
-        further = {new: row.get(name, "") for name, new in names.items()}
-        yield {"line": int(where.removeprefix(":")), "sentence": row[column], **further}
+        lines.append((int(where.removeprefix(":")), row))
+    columns = dict.fromkeys(name for _, row in lines for name in row)
+    taken = {*own, *columns}
+    names = {n: _free_name(n, taken) if n in own else n for n in columns if n != column}
+    return [
+        {"line": line, "sentence": row[column]}
+        | {new: row.get(name, "") for name, new in names.items()}
+        for line, row in lines
+    ]
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:

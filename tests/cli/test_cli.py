@@ -18,6 +18,7 @@ from keras_sentmatch.applications import Sentence
 from keras_sentmatch.applications.backbone import BackboneModel
 from keras_sentmatch.cli import app, catalog, main
 from keras_sentmatch.cli import backend as backend_module
+from keras_sentmatch.cli.corpus import read_sentences
 from keras_sentmatch.cli.options import PANEL
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
@@ -450,6 +451,7 @@ def upper(sentences):
         ("explain x --sentence1 a --sentence2 b --limit 2", "--limit needs a FILE"),
         ("explain nowhere --sentence1 a --sentence2 b", "nowhere is not a run folder"),
         ("export nowhere --out x", "nowhere is not a run folder"),
+        ("compare --train a b --data x --split test", "--split cannot be combined with --train"),
         ("mine similarity x.txt", "--threshold, the lowest one of a match, is needed"),
         ("serve nowhere", "nowhere is not a run folder"),
         ("rank nowhere a --index x", "x is no index"),
@@ -485,6 +487,7 @@ def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path, command, words):
         ("rank RUN a TABLE", "has the columns title, price, and no text under 'sentence'"),
         ("mine RUN CUT --column title", "cut.csv:3: "),
         ("mine RUN EMPTY --column title", "empty.csv contains no sentences"),
+        ("mine RUN EMPTY --column title --out EMPTY", "a file of the sentences. Name another file"),
         ("mine RUN LINES --out OUT.tsv", "Continue with --resume, or delete it"),
     ],
 )
@@ -508,6 +511,20 @@ def test_mistakes_about_a_run_or_a_file_are_one_line(places, capsys, tmp_path, c
     more = {name.partition(".")[0].upper(): tmp_path / name for name in (*files, "seed", "copy")}
     more |= {"OUT": tmp_path / "out", "OUT.tsv": tmp_path / "out.tsv"}
     assert words in error_of(capsys, *filled(command, {**places, **more}))
+
+
+@pytest.mark.once
+def test_sentences_keep_the_columns_of_all_records(tmp_path):
+    """A column that the first record does not have is none that is lost."""
+    file = tmp_path / "x.jsonl"
+    records = [{"text": "a"}, {"id": 7, "text": "b"}, {"text": "c", "line": "x", "own_line": 1}]
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    (rows,) = read_sentences("text", [file], ("line", "sentence"))
+    assert rows == [
+        {"line": 1, "sentence": "a", "id": "", "own_own_line": "", "own_line": ""},
+        {"line": 2, "sentence": "b", "id": 7, "own_own_line": "", "own_line": ""},
+        {"line": 3, "sentence": "c", "id": "", "own_own_line": "x", "own_line": 1},
+    ]
 
 
 # --- train, evaluate, calibrate, predict: what they leave ---
