@@ -1,4 +1,4 @@
-"""Fill the tables and pictures of docs/results.md and the figures of `keras-sentmatch models`.
+"""Fill the tables and pictures of docs/results.md and docs/papers.md, and the figures of `keras-sentmatch models`.
 
     python benchmarks/results_page.py
 
@@ -10,6 +10,8 @@ files.
 import csv
 import json
 import math
+import re
+import shutil
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -20,8 +22,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 
+from keras_sentmatch.reproduction.artefact import list_artefacts, load_artefact
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
+PAPERS = ROOT / "docs" / "papers.md"
+MADE = (
+    ROOT / "benchmarks" / "results" / "reproduced"
+)  # by paper and artefact; tried.csv: what was only tried
 FIGURES = ROOT / "keras_sentmatch" / "cli" / "figures.csv"
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000")  # for the color-blind
 MARKERS = "os^Dv"
@@ -492,10 +500,69 @@ def filled(text: str) -> str:
     return text
 
 
+# === Tables and figures of the papers, as `keras-sentmatch reproduce` made them ===
+
+
+def artefacts_of(paper: str) -> str:
+    """Return a line for each artefact: what it shows, the data it needs, and what was made of it here."""
+    with (MADE / "tried.csv").open(encoding="utf-8", newline="") as file:
+        tried = {row["artefact"]: row for row in csv.DictReader(file)}
+    lines = ["| artefact | shows | data | here |", "|---|---|---|---|"]
+    for name in list_artefacts():
+        if name.partition("/")[0] != paper:
+            continue
+        one = load_artefact(name)
+        if (MADE / name / "table.md").is_file():
+            here = f"[made](#{anchor_of(name)})"
+        elif name in tried:
+            row = tried[name]
+            here = f"tried: {row['trainings']} trainings, {row['failed']} failed ({row['options']})"
+        else:
+            here = "not run"
+        cells = [f"`{name}`", f"{one.place}: {one.title}", ", ".join(one.data_names), here]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def anchor_of(name: str) -> str:
+    """Return the anchor of the heading "drcn, Table 6"."""
+    heading = f"{name.partition('/')[0]}, {load_artefact(name).place}"
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def made_of(name: str) -> str:
+    """Return the picture, if there is one, and the table with its caption."""
+    found = []
+    if (MADE / name / "figure.png").is_file():
+        found.append(f"![{load_artefact(name).title}](papers/{artefact_picture(name)})")
+    _, _, text = (MADE / name / "table.md").read_text("utf-8").partition("\n")
+    found.append(text.strip())
+    return "\n\n".join(found)
+
+
+def artefact_picture(name: str) -> str:
+    return f"{name.replace('/', '-').replace('_', '-')}.png"
+
+
+def filled_papers(text: str) -> str:
+    """Return docs/papers.md with new blocks: `<!-- PAPER -->` and `<!-- PAPER/ARTEFACT -->`."""
+
+    def block(match: re.Match[str]) -> str:
+        name = match[1]
+        body = made_of(name) if "/" in name else artefacts_of(name)
+        return f"<!-- {name} -->\n\n{body}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- (?!end )([\w/-]+) -->.*?<!-- end -->", block, text, flags=re.S)
+
+
 def main() -> None:
     measuring.parser(__doc__).parse_args()
     PAGE.write_text(filled(PAGE.read_text("utf-8")), "utf-8")
     FIGURES.write_text(model_figures(), "utf-8")
+    PAPERS.write_text(filled_papers(PAPERS.read_text("utf-8")), "utf-8")
+    for path in MADE.glob("*/*/figure.png"):
+        name = f"{path.parts[-3]}/{path.parts[-2]}"
+        shutil.copyfile(path, PAPERS.parent / "papers" / artefact_picture(name))
     for block in BLOCKS:
         draw = block()[1]
         if draw:

@@ -4,13 +4,16 @@ Every check raises an `InputError` that names the file, what was found and what 
 environment variable `SENTMATCH_MAX_` plus a name in `LIMITS` changes that limit.
 """
 
+import atexit
 import contextlib
+import functools
 import io
 import json
 import math
 import os
 import re
 import secrets
+import shutil
 import stat
 import threading
 import zipfile
@@ -112,6 +115,23 @@ def replace_file(path: Path, content: str | bytes) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def working_folder(parent: Path, name: str) -> Iterator[Path]:
+    """Make a new hidden folder in `parent` that only this user can open, and delete it afterwards.
+
+    It is also deleted if Ctrl-C comes while it is made or deleted, or at the latest when Python ends.
+    """
+    made = parent / f".{name}-{secrets.token_hex(8)}"
+    delete = functools.partial(shutil.rmtree, made, ignore_errors=True)
+    atexit.register(delete)
+    try:
+        made.mkdir(mode=0o700)
+        yield made
+    finally:
+        delete()
+        atexit.unregister(delete)
 
 
 def read_bytes(path: Path, name: str) -> bytes:

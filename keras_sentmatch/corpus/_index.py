@@ -2,8 +2,6 @@
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,14 @@ from keras_sentmatch.corpus._retrieval import EXACT, PROBES, Array, Bm25, embed,
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Prediction
 from keras_sentmatch.inference.pairs import check_count
-from keras_sentmatch.safety import check_integers, first_line, inside, read_bytes, read_object
+from keras_sentmatch.safety import (
+    check_integers,
+    first_line,
+    inside,
+    read_bytes,
+    read_object,
+    working_folder,
+)
 from keras_sentmatch.version import __version__
 
 FORMAT = 2
@@ -140,8 +145,7 @@ class Index:
         if folder.exists() and not _is_index(folder):
             raise InputError(f"{folder} exists and is no index. Choose another folder.")
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        try:
+        with working_folder(folder.parent, folder.name) as temporary:
             new = temporary / "new"
             new.mkdir()
             names = ("sentence", *columns)
@@ -149,8 +153,6 @@ class Index:
             if folder.exists():
                 os.replace(folder, temporary / "old")
             os.replace(new, folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     def candidates(self, query: str, k: int = 100) -> Array:
         """Return the rows of the `k` sentences that the retrievers find for a query, best first."""

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -23,6 +22,7 @@ from keras_sentmatch.exports._saved_model import write_saved_model
 from keras_sentmatch.inference.ensemble import EnsembleMatcher, load_run
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import calibration_of
+from keras_sentmatch.safety import working_folder
 from keras_sentmatch.version import __version__
 
 
@@ -110,8 +110,8 @@ def export(
             if member.unseen_words:
                 member.unseen_words.forget()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
-        made, work = Path(temporary, "made"), Path(temporary, "work")
+    with working_folder(folder.parent, folder.name) as temporary:
+        made, work = temporary / "made", temporary / "work"
         work.mkdir()
         if _tensorflow_on_cpu():
             signature = WRITERS[format](ensemble, made)

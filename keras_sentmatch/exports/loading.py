@@ -1,7 +1,6 @@
 """Loading a run for an engine, after making what the engine needs."""
 
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from keras_sentmatch.inference.onnx import (
     note_of,
 )
 from keras_sentmatch.inference.run_folder import members_of, write_json
-from keras_sentmatch.safety import first_line
+from keras_sentmatch.safety import first_line, working_folder
 
 
 def load(folder: Folders, *, engine: str = "keras") -> Matcher | OnnxMatcher | EnsembleMatcher:
@@ -65,11 +64,11 @@ def make_onnx(folder: Path) -> dict[str, Any]:
         matcher = Matcher.load(folder)
         matcher.temperature, matcher.threshold = 1.0, None  # applied to the outputs of the model
         matcher.abstain_below = None
-        with tempfile.TemporaryDirectory(prefix=f".{FOLDER}-", dir=folder) as temporary:
-            new = Path(temporary, "new")
+        with working_folder(folder, FOLDER) as temporary:
+            new = temporary / "new"
             report = export(matcher, new, "onnx")
             if kept.exists():
-                os.replace(kept, Path(temporary, "old"))
+                os.replace(kept, temporary / "old")
             os.replace(new, kept)
         write_json(kept / NOTE, note_of(folder))
     except InputError as error:

@@ -38,7 +38,7 @@ from keras_sentmatch.inference.run_folder import (
     write_json,
 )
 from keras_sentmatch.inference.unseen_words import BLOCK, UnseenWords, spare_rows, write_rows
-from keras_sentmatch.safety import cache_folder
+from keras_sentmatch.safety import cache_folder, working_folder
 from keras_sentmatch.vectors.built_in import WordTable, load_word_table
 from keras_sentmatch.version import __version__
 
@@ -267,8 +267,7 @@ class Matcher(OneModelMatcher):
             raise InputError(f"{folder} is a file. Expected the name of a folder to write to.")
         plain = type(self.model).from_config(self.model.get_config())
         plain.set_weights(self.model.get_weights())
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        try:
+        with working_folder(folder.parent, folder.name) as temporary:
             plain.save(temporary / "model.keras")
             self.encoder.save(temporary / "encoder")
             if self.word_table is not None:
@@ -285,8 +284,6 @@ class Matcher(OneModelMatcher):
             shutil.rmtree(folder / "encoder", ignore_errors=True)
             os.replace(temporary / "encoder", folder / "encoder")
             os.replace(temporary / "matcher.json", folder / "matcher.json")
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     @classmethod
     def similarity(cls) -> "Matcher":

@@ -29,6 +29,12 @@ def test_the_page_of_results_is_what_its_script_makes(page: ModuleType) -> None:
         page.filled(text.replace("<!-- defaults -->", ""))
 
 
+def test_the_page_of_papers_is_what_reproduce_made(page: ModuleType) -> None:
+    text = page.PAPERS.read_text("utf-8")
+    assert page.filled_papers(text) == text
+    assert all(f"`{name}`" in text for name in page.list_artefacts())
+
+
 def test_pictures_are_drawn(page: ModuleType, tmp_path: Path) -> None:
     for block in (page.small_matchers, page.calibration):
         draw = block()[1]

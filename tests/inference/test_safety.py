@@ -6,8 +6,10 @@ import json
 import os
 import random
 import shutil
+import stat
 import time
 import zipfile
+from pathlib import Path
 
 import h5py
 import keras
@@ -29,6 +31,7 @@ from keras_sentmatch.safety import (
     read_bytes,
     replace_file,
     weight_sizes,
+    working_folder,
 )
 from keras_sentmatch.training import load_recipe
 from keras_sentmatch.training.resume import CHECKPOINT, latest
@@ -621,3 +624,20 @@ def test_mutants_are_read_or_refused(samples, tmp_path):
             raise AssertionError(f"case {number}, {kind}: {said}") from error
         shutil.rmtree(folder)
     assert answered > 5 and refused > 20
+
+
+@pytest.mark.parametrize("moment", ["while it is made", "while it is used"])
+def test_a_working_folder_does_not_outlive_an_interrupt(tmp_path, monkeypatch, moment):
+    mkdir = Path.mkdir
+
+    def interrupted(path, *args, **kwargs):
+        mkdir(path, *args, **kwargs)
+        raise KeyboardInterrupt
+
+    if moment == "while it is made":
+        monkeypatch.setattr(Path, "mkdir", interrupted)
+    with pytest.raises(KeyboardInterrupt), working_folder(tmp_path, "x") as made:
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+        (made / "file").write_text("half")
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
