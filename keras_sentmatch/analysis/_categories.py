@@ -9,7 +9,7 @@ from pathlib import Path
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.text.tokens import read_text
+from keras_sentmatch.text.tokens import read_list
 from keras_sentmatch.transformations import Lexicon
 from keras_sentmatch.transformations.english import (
     MONTHS,
@@ -214,7 +214,7 @@ def read_annotations(path: str | Path) -> dict[str, frozenset[str]]:
     """
     usual = {_plain(name): name for name in CATEGORIES}
     found: dict[str, frozenset[str]] = {}
-    for number, line in enumerate(read_text(path).split("\n"), 1):
+    for number, line in enumerate(read_list(path), 1):
         if not line.strip():
             continue
         name, *tags = (field.strip() for field in line.split("\t"))

@@ -107,6 +107,10 @@ class PairDataset:
     ):
         if isinstance(sentence1, str) or isinstance(sentence2, str):
             raise InputError("sentence1 or sentence2 is a single string. Write sentence1=['…'].")
+        for side in (sentence1, sentence2):
+            if isinstance(side, set | frozenset | dict):
+                kind = type(side).__name__
+                raise InputError(f"sentence1 or sentence2 is a {kind}. Expected a list of strings.")
         if task is not None and task not in get_args(Task):
             raise InputError(f"task={task!r} does not exist. Use {', '.join(get_args(Task))}.")
         self.sentence1, self.sentence2 = tuple(sentence1), tuple(sentence2)

@@ -54,6 +54,8 @@ def _columns_of_rows(pairs: Any) -> tuple[list[str], list[str]]:
             sides.append(_sides(row, f"Pair {number}"))
         elif isinstance(row, tuple) and len(row) == 2 and all(isinstance(x, str) for x in row):
             sides.append(row)
+        elif isinstance(row, tuple) and any(x is None or isinstance(x, float) for x in row):
+            raise InputError(f"Pair {number} is {row!r:.60}. Expected two strings.")
         elif isinstance(row, str | list | tuple):
             raise InputError(
                 f"{pairs!r:.60} can be read in two ways: as pairs (sentence1, sentence2), or as "
@@ -81,10 +83,16 @@ def sentences_of(
     """Return the two columns of sentences, found by the given or the usual names."""
     names = column_names(frame)
     lower = {name.lower(): name for name in reversed(names)}
-    one, two = sentence1, sentence2
+    # The columns of a table may be numbers.
+    one, two = (None if name is None else str(name) for name in (sentence1, sentence2))
     if one is None and two is None:
         usual = next((pair for pair in SENTENCES if set(pair) <= lower.keys()), (None, None))
         one, two = (name and lower[name] for name in usual)
+        if same := [n for n in names if n not in (one, two) and n.lower() in usual]:
+            raise InputError(
+                f"The {type(frame).__name__} has the columns {', '.join(names)}. {same[0]!r} differs "
+                "from another one in case only. Rename it, or name the columns of sentences."
+            )
     if one is None or two is None or not {one, two} <= set(names):
         raise InputError(
             f"The {type(frame).__name__} has the columns {', '.join(names) or '(none)'}. Name the "

@@ -200,6 +200,11 @@ class Vocabulary:
             raise InputError(f"{path} is damaged: {error} Copy the file again.") from None
 
 
+def read_list(path: str | Path) -> list[str]:
+    """Read the lines of a UTF-8 file that people write, without a byte order mark."""
+    return read_text(path).removeprefix("\ufeff").split("\n")
+
+
 def read_text(path: str | Path) -> str:
     """Read a UTF-8 file without changing its line ends."""
     try:
@@ -211,7 +216,7 @@ def read_text(path: str | Path) -> str:
 def read_word_pairs(path: str | Path) -> list[tuple[str, str]]:
     """Read a file with two words per line, such as antonyms, in lower case."""
     pairs: dict[Any, None] = {}
-    for number, line in enumerate(read_text(path).split("\n"), 1):
+    for number, line in enumerate(read_list(path), 1):
         words = unicodedata.normalize("NFC", line).lower().split()
         if len(words) not in (0, 2):
             wrong = f"the line {line.strip()!r} has {len(words)} words"

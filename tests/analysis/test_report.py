@@ -73,7 +73,7 @@ def test_rules_take_any_text(one, two):
 
 def test_annotations(tmp_path):
     path = tmp_path / "tags.tsv"
-    path.write_text("7\t#NEGATION\t#PARAPHRASE\n\n9\tlong sentence\nother\tmodal\n")
+    path.write_text("\ufeff7\t#NEGATION\t#PARAPHRASE\n\n9\tlong sentence\nother\tmodal\n")
     found = read_annotations(path)
     assert found["7"] == {"Negation", "Paraphrase"}
     pairs = PairDataset(["a", "b", "not"], ["a", "b", "c"], ids=["9", "7", "8"])

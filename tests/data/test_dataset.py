@@ -92,6 +92,8 @@ def test_report_is_one_line():
 BAD = [
     ({"sentence1": "a dog"}, "is a single string. .* sentence1="),
     ({"sentence1": ["a", "b"]}, "'sentence1': 2.*equal length"),
+    ({"sentence1": {"a"}}, "is a set. Expected a list"),
+    ({"sentence2": {"c": 1}}, "is a dict. Expected a list"),
     ({"labels": [0, 1]}, "'labels': 2"),
     ({"sentence1": [None]}, r"sentence1\[0\] is None"),
     ({"task": "sorting"}, "task='sorting' does not exist"),

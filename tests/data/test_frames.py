@@ -57,6 +57,16 @@ def test_missing_values_are_said_with_their_row(kind):
         as_dataset(KINDS[kind](holes), "claim", "answer")
 
 
+def test_columns_that_are_numbers_or_differ_in_case():
+    frame = pandas.DataFrame([["a", "b"], ["c", "d"]])
+    pairs, _ = as_dataset(frame, 0, 1)
+    assert (pairs.sentence1, pairs.sentence2) == (("a", "c"), ("b", "d"))
+    frame = pandas.DataFrame({"S1": ["a"], "s1": ["b"], "s2": ["c"]})
+    with pytest.raises(InputError, match="'s1' differs from another one in case only"):
+        as_dataset(frame, None, None)
+    assert as_dataset(frame, "s1", "s2")[0].sentence1 == ("b",)
+
+
 def test_what_a_table_cannot_be(tmp_path, monkeypatch):
     twice = pandas.DataFrame([["a", "b", "yes"]], columns=["claim", "claim", "verdict"])
     frame, path = pandas.DataFrame(COLUMNS), tmp_path / "own.parquet"

@@ -37,6 +37,7 @@ def m():
 PAIRS = [
     ({"pairs": ("a dog", "a cat")}, "two ways.*sentence1=a, sentence2=b.*sentence1=.a, …."),
     ({"pairs": ["a dog", "a cat"]}, "read in two ways"),
+    ({"pairs": [("a dog", None)]}, r"Pair 0 is \('a dog', None\). Expected two strings"),
     ({"pairs": [["a dog", "a cat"], ["two", "cats"]]}, "read in two ways"),
     ({"pairs": [("a dog", "a cat", "yes")]}, "read in two ways"),
     ({"pairs": "a dog"}, "not a pair"),

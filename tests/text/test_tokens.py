@@ -87,7 +87,7 @@ def test_bad_input(tmp_path, content, call, message):
 
 def test_word_pairs(tmp_path):
     path = tmp_path / "pairs.txt"
-    path.write_text("Hot cold\n\nhot cold \nup\tdown", encoding="utf-8")
+    path.write_text("\ufeffHot cold\n\nhot cold \nup\tdown", encoding="utf-8")
     assert read_word_pairs(path) == [("hot", "cold"), ("up", "down")]
 
 
