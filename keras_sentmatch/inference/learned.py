@@ -1,5 +1,6 @@
 """The pairs that a run learned from, and the predictions of models that did not learn from them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.splits import plain_sides
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import COPY, inside, read_arrays
 
@@ -23,7 +25,7 @@ class LearnedPairs:
     scores, each of the model of the fold that did not learn from the pair.
 
     Attributes:
-        keys: The digests, `[pairs]`. The pairs with out-of-fold scores come first.
+        keys: The digests, `[pairs]`. The pairs with out-of-fold scores come first, `plain_keys` after them.
         scores: Out-of-fold scores before any temperature, `[rows, classes]` or `[rows]`.
         labels: Gold labels of these rows.
         groups: Number of the question of each of these rows, for the task `"ranking"`.
@@ -64,11 +66,17 @@ class LearnedPairs:
         )
 
     def rows(self, pairs: PairDataset) -> np.ndarray:
-        """Return the row of each pair in `keys`, -1 for a pair that the run did not learn from."""
+        """Return the row of each pair in `keys`, -1 for a pair that the run did not learn from.
+
+        A pair with other case or spacing, or with its sentences in the other order, has the row of its
+        plain key, which is behind the rows with scores.
+        """
         order = np.argsort(self.keys, kind="stable")
-        wanted = pair_keys(pairs)
-        place = np.minimum(np.searchsorted(self.keys, wanted, sorter=order), len(order) - 1)
-        return np.where(self.keys[order[place]] == wanted, order[place], -1)
+        found = np.full(len(pairs), -1)
+        for wanted in (plain_keys(pairs), pair_keys(pairs)):
+            place = np.minimum(np.searchsorted(self.keys, wanted, sorter=order), len(order) - 1)
+            found = np.where(self.keys[order[place]] == wanted, order[place], found)
+        return found
 
     def out_of_fold(self, label_names: tuple[str, ...] | None, task: str) -> Any:
         """Return the pairs with out-of-fold scores as `evaluate_predictions` reads them."""
@@ -80,6 +88,14 @@ class LearnedPairs:
 
 def pair_keys(pairs: PairDataset) -> np.ndarray:
     """Return a digest of the sentences of each pair, uint64."""
-    texts = (f"{one}\0{two}" for one, two in zip(pairs.sentence1, pairs.sentence2))
+    return _digests(f"{one}\0{two}" for one, two in zip(pairs.sentence1, pairs.sentence2))
+
+
+def plain_keys(pairs: PairDataset) -> np.ndarray:
+    """Return a digest of each pair without case, spacing and the order of its sentences, uint64."""
+    return _digests("\0".join(["plain", *sorted(sides)]) for sides in zip(*plain_sides(pairs)))
+
+
+def _digests(texts: Iterable[str]) -> np.ndarray:
     digests = (blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8) for text in texts)
     return np.frombuffer(b"".join(digest.digest() for digest in digests), "<u8")

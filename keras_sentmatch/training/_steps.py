@@ -15,7 +15,7 @@ from keras_sentmatch.applications import PairModel
 from keras_sentmatch.data.dataset import numbered
 from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.encoders.batches import prediction_batches
-from keras_sentmatch.inference.learned import LearnedPairs, pair_keys
+from keras_sentmatch.inference.learned import LearnedPairs, pair_keys, plain_keys
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.training import resume
@@ -251,7 +251,8 @@ class Run:
                     f"The teacher or the first run learned from {known:,} of {len(measured):,} {role} "
                     "pairs, so metrics on them are too good. Use other pairs."
                 )
-        keys = np.concatenate([learned.keys, *(other.keys for other in others)])
+        plain = plain_keys(self.data.labeled)
+        keys = np.concatenate([learned.keys, plain, *(other.keys for other in others)])
         return replace(learned, keys=keys)
 
     @property

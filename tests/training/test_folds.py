@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.splits import part_numbers
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import Matcher
@@ -57,6 +58,8 @@ def test_a_run_with_folds_is_measured_and_calibrated_by_out_of_fold_predictions(
         assert "was calibrated on these pairs" in capsys.readouterr().err
         report = loaded.calibrate()
         assert report["temperature"] == fit_temperature(pairs.labels, scores)
+        spaced = PairDataset([f"{s} " for s in pairs.sentence1], pairs.sentence2)
+        assert (loaded.learned.rows(spaced) >= 80).all(), "learned, but not the same pair"
         assert EnsembleMatcher([loaded, result.matcher]).calibrate()["rows"] == 80
 
 
@@ -67,6 +70,12 @@ def test_pairs_that_a_run_has_learned_from_are_named_or_refused(tmp_path, caplog
         matcher.calibrate(splits["train"])
     with pytest.raises(InputError, match="not trained with folds"):
         matcher.evaluate()
+    train = splits["train"]
+    upper, spaced = ([change(s) for s in train.sentence1] for change in (str.upper, " {} ".format))
+    for sides in (upper, train.sentence2), (spaced, train.sentence2), (train.sentence2, upper):
+        other = PairDataset(*sides, train.labels, label_names=train.label_names)
+        with pytest.raises(InputError, match="learned from 100 of these 100 pairs"):
+            matcher.calibrate(other)
     both = joined_splits(splits)
     assert matcher.calibrate(both)["rows"] == 40
     matcher.evaluate(both)
