@@ -173,11 +173,14 @@ class Reading:
             if f"sentence{side}_parse" in spelled:
                 self.names[f"parse_{side}"] = only(f"sentence{side}_parse")
         if len({self.names.get("sentence1"), self.names.get("sentence2"), None}) < 3:
+            quoted = any(name[:1] == name[-1:] == '"' for name in found)
+            how = wording('format="tsv-quoted"', "--format tsv-quoted")
             separator = f" Or name the separator of fields with {argument('delimiter')}."
             raise InputError(
                 f"{self.path} has the columns {', '.join(found)}, of which no two are known as columns "
                 f"of sentences. Name them, such as {guess} (numbers from 0 if the file has no header)."
                 f"{separator if len(found) == 1 else ''}"
+                f"{f' Or read quotes as in CSV with {how}.' if quoted else ''}"
             )
         label = self.names.get("label")
         self.report.guess = "" if label else guess
@@ -322,6 +325,8 @@ def _found_names(reading: Reading, counts: Mapping[str, int]) -> tuple[str, ...]
     for value in sorted(counts):
         spellings[folded(value)].append(value)
     known = spellings.keys() - _NOTHING or spellings.keys()
+    if known - _PERHAPS_NOTHING <= {"true", "false"}:
+        known = known - _PERHAPS_NOTHING or known
     numbers = [_finite(key) for key in known - _NO_NUMBER]
     if None not in numbers:
         known = known - _NO_NUMBER or known

@@ -129,6 +129,14 @@ class TextFile:
             raise InputError(f"{self.path} {kinds}. Unpack it, or name it .xlsx or .parquet.")
         mark = next((mark for mark in _MARKS if head.startswith(mark)), b"")
         encoding = self.encoding or _MARKS.get(mark, "utf-8")
+        if mark and not codecs.lookup(encoding).name.startswith(_MARKS[mark]):
+            wrong = f"begins with the byte order mark of {_MARKS[mark]}, so it is not"
+            how = f"Leave out {argument('encoding')}"
+            raise InputError(f"{self.path} {wrong} {encoding.upper()}. {how}.")
+        if not self.encoding and not mark and head[:1000].count(0) > len(head[:1000]) / 4:
+            named = "utf-16-le" if head[1:2] == b"\0" else "utf-16-be"
+            how = argument("encoding", named)
+            raise InputError(f"{self.path} has zero bytes as in UTF-16. Name its encoding: {how}.")
         text = head.decode(encoding, "ignore")
         end = "\r" if "\r" in text and "\n" not in text else "\n"
         return io.TextIOWrapper(file, encoding, "surrogateescape", newline=end)
@@ -210,9 +218,11 @@ def table(
                 yield HEADER, dict.fromkeys(names, "")
                 if not file.numbered:
                     continue
-            if watch and (cell := next(filter(_looks_quoted, fields), "")):
+            quoted_row = all(len(x) > 1 and x[0] == x[-1] == '"' for x in fields)
+            if watch and (quoted_row or any(map(_looks_quoted, fields))):
                 how = wording('format="tsv-quoted"', "--format tsv-quoted")
-                said = f"{cell:.40} has doubled quotes as in CSV, and is read as it stands"
+                cell = next(filter(_looks_quoted, fields), fields[0])
+                said = f"{cell:.40} is quoted as in CSV, and is read as it stands"
                 log.warning(f"{file.path}{where}: {said}. If quotes only protect it, pass {how}.")
                 watch = False
             if len(fields) != len(names) and not ragged:

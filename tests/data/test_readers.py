@@ -343,6 +343,11 @@ BAD_FILES = [
     ("x.tsv", TSV, {"format": "snli"}, r"not a file of the format 'snli'. .* snli_1\.0"),
     ("x.tsv", TSV.encode("utf-16")[:-1], {}, "truncated data. If the file has another enc"),
     ("x.tsv", TSV.encode("utf-16"), {"encoding": "utf-8"}, "not UTF-8"),
+    ("x.tsv", TSV.encode("utf-8-sig"), {"encoding": "latin-1"}, "mark of utf-8, so it is not LATIN-1"),
+    ("x.tsv", TSV.encode("utf-16-le"), {}, "zero bytes as in UTF-16. Name .*encoding='utf-16-le'"),
+    ("x.tsv", TSV.encode("utf-16-be"), {}, "encoding='utf-16-be'"),
+    ("x.tsv", '"s1"\t"s2"\n"a"\t"b"\n', {}, "Or read quotes as in CSV with format=.tsv-quoted"),
+    ("x.tsv", "s1\ts2\tlabel\na\tb\tTrue\nc\td\tNone\n", {}, ":3: the label 'None' is not one of True"),
     ("x.tsv", TSV, {"encoding": "utf-9"}, "'utf-9' does not exist"),
     ("x.tsv", TSV, {"encoding": "hex"}, "'hex' does not exist"),
     ("x.tsv", TSV, {"encoding": "undefined"}, "'undefined' does not exist"),
@@ -707,6 +712,8 @@ def test_doubled_quotes_in_a_file_whose_quotes_are_text_are_said(tmp_path, caplo
         caplog.clear()
         data = read_pairs(write(tmp_path / "x.tsv", f"s1\ts2\n{cell}\tb\n"))
         assert data.sentence1 == (cell,) and ("tsv-quoted" in caplog.text) == said
+    read_pairs(write(tmp_path / "x.tsv", '"a"\t"b"\n'), sentence1=0, sentence2=1)
+    assert 'x.tsv:1: "a" is quoted as in CSV, and is read as it stands' in caplog.text
 
 
 def test_candidates_keep_the_columns_of_their_question(tmp_path):
