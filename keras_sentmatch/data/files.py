@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
@@ -283,32 +283,38 @@ def _plain_fields(file: TextFile, sep: str) -> Iterator[tuple[int, list[str] | B
 
 
 def _quoted_fields(file: TextFile, sep: str) -> Iterator[tuple[int, list[str] | BadRow]]:
-    bad: list[tuple[int, BadRow]] = []
+    lines, again = file.lines(), deque[tuple[int, str | BadRow]]()
+    record: list[tuple[int, str | BadRow]] = []  # the lines of the record that is read now
 
-    def good_lines() -> Iterator[str]:
-        for number, line in file.lines():
-            if isinstance(line, BadRow):
-                bad.append((number, line))
-                yield "\n"  # keeps the count of lines; a blank line gives no row
-            else:
-                yield line + "\n"
+    def feed() -> Iterator[str]:
+        while (found := again.popleft() if again else next(lines, None)) is not None:
+            record.append(found)
+            yield "\n" if isinstance(found[1], BadRow) else found[1] + "\n"
 
-    reader = csv.reader(good_lines(), delimiter=sep, strict=True)
-    fields: list[str] | BadRow | None = []
+    def reader() -> Any:
+        return csv.reader(feed(), delimiter=sep, strict=True)
+
+    records, fields = reader(), list[str]()
     while fields is not None:
-        start = reader.line_num + 1
+        record.clear()
         try:
-            fields = next(reader, None)
+            fields = next(records, None)
         except csv.Error as error:
             wrong = (
                 "the record that starts here has quotes that do not close properly, or a field of"
             )
             wrong += f" more than {csv.field_size_limit():,} characters ({error})"
-            fields = BadRow("broken quotes", f"{wrong}. Double a quote inside a quoted field")
-        yield from bad
-        bad.clear()
-        if fields:
-            yield start, fields
+            yield (
+                record[0][0],
+                BadRow("broken quotes", f"{wrong}. Double a quote inside a quoted field"),
+            )
+            again.extendleft(reversed(record[1:]))  # an open quote does not cost the next records
+            records = reader()
+            continue
+        broken = [(number, line) for number, line in record if isinstance(line, BadRow)]
+        yield from broken
+        if fields and not broken:
+            yield record[0][0], fields
 
 
 def json_records(file: TextFile) -> Rows:

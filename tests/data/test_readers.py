@@ -701,6 +701,14 @@ def test_quoted_separators_and_line_breaks_in_the_first_records(inside, separato
         assert rows(read_pairs(path, sentence1=0, sentence2="1", label=2)) == rows(data)
 
 
+def test_a_broken_record_costs_no_other_record(tmp_path):
+    text = b's1,s2\na,b\n"c,d\ne,"f\ng"\n"h\n\xff\nh",i\nj,k\n"l,m\nn,o\n'
+    data = read_pairs(write(tmp_path / "x.csv", text), on_error="skip")
+    assert data.sentence1 == ("a", "e", "j", "n") and data.sentence2[1] == "f\ng"
+    assert data.report.skipped == {"broken quotes": 2, "not UTF-8": 1}
+    assert data.report.rows == data.report.kept + 3
+
+
 def test_rows_of_empty_cells_between_rows_are_rows(tmp_path, caplog):
     path = write(tmp_path / "x.tsv", "\t\ns1\ts2\na\tb\n\n\t\n \n\t\nc\td\n\t\n")
     assert read_pairs(path).sentence1 == ("a", "", "", "c")
