@@ -11,9 +11,10 @@ from keras_sentmatch.data.frames import column_names, columns_of, is_frame, with
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.ensemble import load_run
 from keras_sentmatch.inference.pairs import check_count
+from keras_sentmatch.inference.run_folder import is_packaged
 
 SIDES = ("sentence1", "sentence2")
-_loaded: dict[tuple[str, str], Any] = {}  # the runs of this process
+_loaded: dict[tuple[str, str], tuple[Any, Any]] = {}  # the runs of this process, and their dates
 
 
 class BatchScorer:
@@ -21,7 +22,7 @@ class BatchScorer:
 
     A table is a pandas DataFrame, an Arrow table or record batch, or a dict of NumPy arrays with the
     columns `sentence1` and `sentence2`. The columns of `Matcher.predict` are added. Each process
-    loads the run once, when it first scores.
+    loads the run when it first scores, and again only if the run was trained or calibrated since.
 
     Args:
         run: A run folder that every worker can read.
@@ -44,7 +45,7 @@ class BatchScorer:
 
     def __init__(self, run: str | os.PathLike[str], *, engine: str = "keras", batch_size: int = 64):
         check_count("batch_size", batch_size)
-        self.run = str(Path(run).resolve())
+        self.run = str(run if is_packaged(Path(run)) else Path(run).resolve())
         self.engine = engine
         self.batch_size = batch_size
 
@@ -71,11 +72,19 @@ class BatchScorer:
                 f"{' and '.join(map(repr, missing))}. Rename its columns."
             )
         key = self.run, self.engine
-        if key not in _loaded:
-            _loaded[key] = load_run(self.run, self.engine)
-        matcher = _loaded[key]
+        dates = _dates(Path(self.run))
+        if key not in _loaded or dates not in ((), _loaded[key][1]):
+            _loaded[key] = load_run(self.run, self.engine), dates
+        matcher = _loaded[key][0]
         scores = matcher.predict_proba(
             sentence1=table["sentence1"], sentence2=table["sentence2"], batch_size=self.batch_size
         )
         found: dict[str, np.ndarray] = matcher.answer_columns(scores, names)
         return found
+
+
+def _dates(run: Path) -> tuple[tuple[int, int], ...]:
+    """Return when the cards of a run were written, which saving and calibrating do; none if it is gone."""
+    cards = [run / "ensemble.json", run / "matcher.json", *sorted(run.glob("seed-*/matcher.json"))]
+    found = [card.stat() for card in cards if card.is_file()]
+    return tuple((one.st_mtime_ns, one.st_ino) for one in found)

@@ -15,7 +15,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array
 from keras_sentmatch.inference.learned import LearnedPairs
 from keras_sentmatch.inference.matcher import OneModelMatcher, run_folder
-from keras_sentmatch.inference.run_folder import load_run_encoder, read_card
+from keras_sentmatch.inference.run_folder import CALIBRATION, load_run_encoder, read_card
 from keras_sentmatch.inference.unseen_words import UnseenWords, new_rows
 from keras_sentmatch.safety import check_types, first_line, read_bytes, read_object
 from keras_sentmatch.vectors.built_in import WordTable
@@ -139,6 +139,10 @@ class OnnxMatcher(OneModelMatcher):
         answers = "score" if self.label_names is None else "/".join(self.label_names)
         return f"<OnnxMatcher {self.folder.name}: {self.task}, {answers:.200}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the path of the run folder, and the calibration as it is now."""
+        return _load_again, (self.folder.resolve(), {n: vars(self)[n] for n in CALIBRATION})
+
     def batches(self, lengths: Array, batch_size: int) -> Iterator[tuple[Array, int, int]]:
         """As for `Matcher`, without filling up: nothing is compiled for a shape."""
         for rows, _, _ in prediction_batches(lengths, batch_size, self.encoder.max_length):
@@ -152,6 +156,12 @@ class OnnxMatcher(OneModelMatcher):
     def _write_rows(self, start: int, words: Sequence[str], vectors: Array) -> None:
         for name, role in self._roles.items():
             self._tables[name][start : start + len(words)] = new_rows(role, words, vectors)
+
+
+def _load_again(folder: Path, calibration: dict[str, Any]) -> OnnxMatcher:
+    matcher = OnnxMatcher.load(folder)
+    vars(matcher).update(calibration)
+    return matcher
 
 
 def _start(path: Path, names: Collection[str]) -> tuple[Any, dict[str, Array]]:

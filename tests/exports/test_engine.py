@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import runpy
 import shutil
 import subprocess
@@ -102,6 +103,11 @@ def test_the_same_answers_without_a_backend(run):
     )
     ranked = [m.rank(FIRST[0], SECOND, label="neutral") for m in (matcher, keras_one)]
     assert [row.index for row in ranked[0]] == [row.index for row in ranked[1]]
+    matcher.temperature = 1.1
+    again = pickle.loads(pickle.dumps(matcher))
+    assert type(again) is OnnxMatcher and again.temperature == 1.1
+    assert again.predict(FIRST, SECOND) == matcher.predict(FIRST, SECOND)
+    matcher.temperature = 1.7
     few = matcher.predict_proba(FIRST * 9, SECOND * 9, batch_size=4)
     np.testing.assert_allclose(few, np.tile(want, (9, 1)), atol=TOLERANCE)
 

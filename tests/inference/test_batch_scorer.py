@@ -1,11 +1,14 @@
 """The scorer of tables that worker processes take."""
 
+import json
 import pickle
+import shutil
 
 import numpy as np
 import pytest
 
 from keras_sentmatch.inference import BatchScorer, Matcher, _batch_scorer
+from keras_sentmatch.inference.run_folder import write_json
 from tests.inference.test_matcher import FIRST, NAMES, PAIRS, SECOND, make_encoder, make_model
 
 
@@ -44,6 +47,21 @@ def test_a_scorer_is_pickled_small_and_loads_its_run_once(matcher, run, monkeypa
     assert list(gold["predicted_label"]) == list(answers["label"])
     shares = [[answers[f"probability_{name}"][i] for name in NAMES] for i in range(13)]
     np.testing.assert_allclose(shares, matcher.predict_proba(PAIRS), atol=1e-6)
+
+
+def test_a_run_that_changes_is_loaded_again(run, tmp_path):
+    """It is calibrated, and then gone: what is loaded answers on."""
+    shutil.copytree(run, tmp_path / "run")
+    scorer = BatchScorer(tmp_path / "run")
+    before = scorer(table())
+    card = json.loads((tmp_path / "run/matcher.json").read_text())
+    write_json(tmp_path / "run/matcher.json", card | {"temperature": 9.0})
+    after = scorer(table())
+    name = f"probability_{NAMES[0]}"
+    assert np.ptp(after[name]) < np.ptp(before[name]) / 2
+    shutil.rmtree(tmp_path / "run")
+    np.testing.assert_array_equal(scorer(table())[name], after[name])
+    assert BatchScorer("similarity").run == "similarity"
 
 
 def test_a_scorer_takes_frames_and_arrow(run):
