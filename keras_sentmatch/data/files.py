@@ -294,7 +294,8 @@ def _quoted_fields(file: TextFile, sep: str) -> Iterator[tuple[int, list[str] | 
     def reader() -> Any:
         return csv.reader(feed(), delimiter=sep, strict=True)
 
-    records, fields = reader(), list[str]()
+    records = reader()
+    fields: list[str] | None = []
     while fields is not None:
         record.clear()
         try:

@@ -150,9 +150,12 @@ def load_pairs(
             options = "--columns, --delimiter, --encoding and --labels"
             names = wording(names, options)
             raise InputError(f"{source} is not a file of yours. Leave out {names}.")
-        parts = {} if source == "embedded" else load_tfds(str(source).removeprefix("tfds:"))
-        for part, n in () if parts else _EMBEDDED.items():
-            parts[part] = natural_logic_pairs(n, seed=seed, split=part)
+        if source == "embedded":
+            parts = {
+                part: natural_logic_pairs(n, seed=seed, split=part) for part, n in _EMBEDDED.items()
+            }
+        else:
+            parts = load_tfds(str(source).removeprefix("tfds:"))
     else:
         parts, whole = _read_files(source, how, on_error)
     if "train" in parts:
@@ -363,6 +366,14 @@ _TFDS_SPLITS = {
 }
 
 
+def _decoded(value: Any) -> Any:
+    """Return bytes as text if they are UTF-8; other values stay as they are."""
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return value
+
+
 def load_tfds(name: str) -> dict[str, PairDataset]:
     """Load a TensorFlow dataset of sentence pairs, such as `"glue/mrpc"`; it is downloaded once."""
     try:
@@ -383,8 +394,7 @@ def load_tfds(name: str) -> dict[str, PairDataset]:
         for number, row in enumerate(tfds.as_numpy(builder.as_dataset(split=split))):
             arrays = {key: np.asarray(value) for key, value in row.items()}
             plain = {k: a.item() if a.size == 1 else a.tolist() for k, a in arrays.items()}
-            text = {k: v.decode() if isinstance(v, bytes) else v for k, v in plain.items()}
-            yield f" row {number}", text
+            yield f" row {number}", {name: _decoded(value) for name, value in plain.items()}
 
     parts, place, known = {}, Path(f"tfds:{name}"), formats.FORMATS["frame"]
     for split, candidates in _TFDS_SPLITS.items():
@@ -392,4 +402,8 @@ def load_tfds(name: str) -> dict[str, PairDataset]:
             layout = formats.Layout({}, lambda file, found=found: rows(found))  # type: ignore[misc]
             parts[split] = _read_file(place, known, layout, split, columns, "raise", name)
             columns = _with_names_of(parts[split], columns)
+    if not parts:
+        has = ", ".join(builder.info.splits) or "none"
+        expected = "Expected train, validation or test"
+        raise InputError(f"tfds:{name} has other parts ({has}). {expected}. Save them as files.")
     return parts

@@ -489,10 +489,11 @@ def test_common_file_names_are_told_apart_by_columns(tmp_path):
 def test_tensorflow_datasets(monkeypatch):
     tfds = pytest.importorskip("tensorflow_datasets")
     parts = {"train": [1, -1, 0], "validation_matched": [0], "test": [-1, -1]}
+    first = "é".encode()
     label = types.SimpleNamespace(names=["not_equivalent", "equivalent"])
 
     def as_dataset(split):
-        facts = {"sentence1": "é".encode(), "sentence2": b"", "marks": np.array([1, 2])}
+        facts = {"sentence1": first, "sentence2": b"", "marks": np.array([1, 2])}
         return [{"label": np.int64(label), **facts} for label in parts[split]]
 
     def builder(error=None):
@@ -513,6 +514,13 @@ def test_tensorflow_datasets(monkeypatch):
     assert found["train"].report.skipped == {"no gold label ('-1')": 1}
     assert len(found["test"]) == 2 and found["test"].labels is None
     assert found["test"].name == "tiny/pairs" and found["test"].split == "test"
+    first = b"\xff"
+    with pytest.raises(InputError, match=r"row 0: .*'sentence1' holds b'.xff'. Expected text"):
+        load_pairs("tfds:tiny/pairs")
+    parts = {"unsupervised": [0]}
+    builder()
+    with pytest.raises(InputError, match=r"has other parts \(unsupervised\). Expected train"):
+        load_pairs("tfds:tiny/pairs")
     for error, message in (
         (ImportError(name="mwparser"), "pip install mwparser"),
         (OSError("no route"), r"cannot be loaded \(no route\). Check the name, the network"),
