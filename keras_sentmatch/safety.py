@@ -130,7 +130,10 @@ def working_folder(parent: Path, name: str) -> Iterator[Path]:
         made.mkdir(mode=0o700)
         yield made
     finally:
-        delete()
+        try:
+            delete()
+        finally:  # again, if Ctrl-C came in between
+            delete()
         atexit.unregister(delete)
 
 

@@ -6,6 +6,7 @@ command must either have finished or end with one clear error. The same command,
 option, must then give the undisturbed result. Nothing incomplete may stand under a final name in between.
 """
 
+import atexit
 import ctypes
 import functools
 import hashlib
@@ -214,6 +215,9 @@ def _child(
         code = 70
     else:
         code = 0
+    # As at the end of a process that is no child, where a late Ctrl-C meets PyTorch's own functions.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    atexit._run_exitfuncs()
     os._exit(code)
 
 
