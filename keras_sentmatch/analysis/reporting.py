@@ -71,7 +71,7 @@ def report(
         - `categories`: the same for each linguistic category (`name`, `rule`); `mean` and `sd` of
           their accuracies.
         - `baselines`: metrics by name, always with `majority`.
-        - `errors`: the most confident first.
+        - `errors`: the most confident first, each with its `row` from 0.
         - `transformations`: `name`, `what`, `of` (all pairs), `pairs` (changed ones), `right`,
           `accuracy`, `low`, `high` (after the change), `before` (accuracy), and `flips`, examples
           that were right before and are wrong after.

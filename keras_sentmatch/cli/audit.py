@@ -51,6 +51,10 @@ def audit(
     for file in test or ():
         name = Path(file).name
         others[file if name in others else name] = Source(file, **reading.reading()).rows()
+    if pairs.labels is None:
+        guess = pairs.report.guess if pairs.report else ""
+        how = guess or "--columns FIRST,SECOND,LABEL"
+        raise InputError(f"{source.data} has no labels. Name their column, such as {how}.")
     if len(pairs) < FOLDS:
         raise InputError(f"{source.data} has {len(pairs)} pairs. An audit needs at least {FOLDS}.")
     use_backend(backend)

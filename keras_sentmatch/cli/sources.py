@@ -148,7 +148,11 @@ class Source(Reading):
         except ValueError:
             parts = []
         whole = 100 if sum(parts) > 1.5 else 1
-        if len(parts) not in (2, 3) or min(parts) <= 0 or abs(sum(parts) / whole - 1) > 1e-6:
+        if (
+            len(parts) not in (2, 3)
+            or not min(parts) > 0
+            or not abs(sum(parts) / whole - 1) <= 1e-6
+        ):
             raise InputError(
                 f"--split is {self.shares}. Expected the shares of the training, validation and test "
                 "pairs in percent, such as 70/15/15, or of the first two, such as 80/20."
@@ -167,7 +171,10 @@ def parse_labels(text: str | None) -> list[str] | dict[str, str] | None:
             f"--labels is {text!r}. Expected names separated by commas, either alone, or each after "
             "its label in the data, such as 0=no,1=yes."
         )
-    return dict(parts) if sizes == {2} else [name for (name,) in parts]
+    labels = [part[0] for part in parts]
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise InputError(f"--labels names {twice[0]!r} twice. Name each label once.")
+    return dict(parts) if sizes == {2} else labels
 
 
 @dataclass

@@ -43,7 +43,7 @@ def split_pairs(
 def part_numbers(dataset: PairDataset, fractions: Sequence[float], *, seed: int) -> np.ndarray:
     """Return the part of each row as `split_pairs` does."""
     shares, given = np.asarray(fractions, float), list(fractions)
-    if not shares.size or (shares <= 0).any() or abs(shares.sum() - 1) > 1e-6:
+    if not shares.size or not (shares > 0).all() or not abs(shares.sum() - 1) <= 1e-6:
         raise InputError(f"fractions={given} is not accepted. Give positive numbers that sum to 1.")
     rng = np.random.default_rng(seed)
     groups = _split_groups(dataset)

@@ -82,6 +82,8 @@ class AnswerFile:
     def __init__(
         self, out: Path, format: str, facts: Mapping[str, Any], *, resume: bool = False
     ) -> None:
+        if out.is_dir():
+            raise InputError(f"{out} is a folder. Name a file for the answers.")
         self.out, self.format, self.facts = out, format, dict(facts)
         self.partial = out.with_name(f"{out.name}.partial")
         self.note = out.with_name(f"{out.name}.partial.json")

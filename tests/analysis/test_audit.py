@@ -156,6 +156,11 @@ def test_the_command(tmp_path, capsys):
     text = run(0, file, "--test", other, "--test", again).out
     assert "3 of 3 test.tsv pairs" in text and f"5 of 5 {again} pairs" in text
     few = run(2, write(tmp_path / "few.tsv", pairs.select(range(4)))).err
+    bare = tmp_path / "bare.tsv"
+    bare.write_text("s1\ts2\tverdict\n" + "a\tb\tyes\n" * 9)
+    line = run(2, str(bare)).err
+    assert "has no labels. Name their column, such as --columns s1,s2,verdict" in line
+    assert "backend" not in line
     assert "has 4 pairs. An audit needs at least 5" in few
     text = run(0, file, "--test", other, "--out", str(out)).out
     assert "rows whose label is probably wrong" in text

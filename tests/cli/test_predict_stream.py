@@ -242,6 +242,7 @@ def test_files_that_cannot_be_predicted(folder, tmp_path, capsys):
     (tmp_path / "header.tsv").write_text("sentence1\tsentence2\n")
     (tmp_path / "bad.tsv").write_text("sentence1\tsentence2\nonly one field\n")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.csv").mkdir()
     for wrong, message in (
         (["torn.parquet"], "torn.parquet is not a whole parquet file"),
         (["empty.tsv"], "empty.tsv has no rows. Expected at least one pair"),
@@ -253,6 +254,10 @@ def test_files_that_cannot_be_predicted(folder, tmp_path, capsys):
             "in.tsv, the file of the pairs itself",
         ),
         (["-", "--format", "frame"], "Standard input is read as text"),
+        (
+            [data, "--out", tmp_path / "folder.csv"],
+            "folder.csv is a folder. Name a file for the answers",
+        ),
         ([data, "--json"], "ends in .tsv, .csv, .jsonl, and no --json"),
     ):
         file = wrong[0] if wrong[0] == "-" else tmp_path / wrong[0]

@@ -69,9 +69,14 @@ def test_labels_as_typed():
     for text in ("0=no,yes", "no,,yes", "0=no=yes", "=no", ""):
         with pytest.raises(InputError, match="--labels .*such as 0=no,1=yes"):
             parse_labels(text)
+    for text in ("no,yes,no", "0=no,0=yes"):
+        with pytest.raises(InputError, match="twice. Name each label once"):
+            parse_labels(text)
 
 
-@pytest.mark.parametrize("shares", ["70/15", "70-15-15", "100", "70/15/10/5", "110/-5/-5", "a/b"])
+@pytest.mark.parametrize(
+    "shares", ["70/15", "70-15-15", "100", "70/15/10/5", "110/-5/-5", "a/b", "nan/50/50"]
+)
 def test_shares_that_are_none(odd, shares):
     with pytest.raises(InputError, match=f"--split is {shares}. Expected the shares"):
         Source(str(odd), shares, **HOW).splits()

@@ -98,7 +98,7 @@ def test_scores_are_spread():
     assert np.histogram(test.labels, 5, (0, 5))[0].tolist() == [10] * 5
 
 
-@pytest.mark.parametrize("fractions", [[0.5, 0.4], [1.2, -0.2], [], [1, 0]])
+@pytest.mark.parametrize("fractions", [[0.5, 0.4], [1.2, -0.2], [], [1, 0], [0.5, np.nan]])
 def test_bad_fractions(fractions):
     with pytest.raises(InputError, match="sum to 1"):
         split_pairs(make(10), fractions, seed=0)
