@@ -150,8 +150,19 @@ class OnnxMatcher(OneModelMatcher):
 
     def score_arrays(self, arrays: Mapping[str, Array]) -> Array:
         inputs = {name: arrays[name] for name in self._inputs}
-        (scores,) = self._session.run(None, inputs | self._tables)
-        return np.reshape(scores, (len(inputs[self._inputs[0]]), -1))
+        rows, outputs = len(next(iter(arrays.values()))), len(self.label_names or "1")
+        try:
+            (scores,) = self._session.run(None, inputs | self._tables)
+        except Exception as error:  # onnxruntime raises whatever the model led to
+            raise self._broken(first_line(error)) from error
+        found = np.asarray(scores)
+        if found.size != rows * outputs or found.dtype.kind not in "fiu":
+            raise self._broken(f"it returns {found.dtype} {found.shape} for {rows} pairs")
+        return np.reshape(found, (rows, outputs))
+
+    def _broken(self, why: str) -> InputError:
+        made = self.folder / FOLDER
+        return InputError(f"{made / 'model.onnx'} cannot be used ({why}). Delete {made}. {REMAKE}")
 
     def _write_rows(self, start: int, words: Sequence[str], vectors: Array) -> None:
         for name, role in self._roles.items():

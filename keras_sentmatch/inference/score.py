@@ -263,7 +263,7 @@ class Scorer:
         names, threshold = self.facts["label_names"], self.facts["threshold"]
         least = self.facts["abstain_below"]
         answers: list[dict[str, Any]] = []
-        for row in self.scores(pairs).astype(float):
+        for row in self.scores(pairs).astype(float) if pairs else ():
             if names is None:
                 answers.append({"score": row})
                 continue

@@ -132,6 +132,7 @@ def test_an_export_knows_what_the_run_knows_of_unseen_words(made, tmp_path):
     want = matcher.predict_proba(first, second)
     np.testing.assert_allclose(scorer.scores(list(zip(first, second))), want, atol=TOLERANCE)
     assert np.abs(without_table(matcher).predict_proba(first, second) - want).max() > 0.01
+    assert scorer([]) == []
     facts = json.loads((out / "facts.json").read_text("utf-8"))
     assert facts["spare_rows"] == 5 and len(facts["tables"]) == 5
 
@@ -244,11 +245,29 @@ def foreign(model, package):
     model.graph.node[0].domain = "evil"
 
 
-def not_one(model, package):
-    """Probabilities whose sum is 2."""
+def last(model, package, kind, *inputs):
+    """Put a node at the end, which changes the output."""
     node, output = model.graph.node[-1], model.graph.output[0].name
     node.output[list(node.output).index(output)] = "before"
-    model.graph.node.append(package.helper.make_node("Add", ["before", "before"], [output]))
+    model.graph.node.append(package.helper.make_node(kind, ["before", *inputs], [output]))
+
+
+def not_one(model, package):
+    """Probabilities whose sum is 2."""
+    last(model, package, "Add", "before")
+
+
+def too_many(model, package):
+    """The answer to one pair is given twice."""
+    twice = package.numpy_helper.from_array(np.array([2, 1]), "twice")
+    model.graph.initializer.append(twice)
+    last(model, package, "Tile", "twice")
+
+
+def failing(model, package):
+    seven = package.numpy_helper.from_array(np.array([7, 3]), "seven")
+    model.graph.initializer.append(seven)
+    last(model, package, "Reshape", "seven")
 
 
 @pytest.mark.parametrize(
@@ -258,6 +277,8 @@ def not_one(model, package):
         (endless, "it has the loop or branch Loop"),
         (foreign, "foreign operation evil"),
         (not_one, "Expected probabilities that sum to 1"),
+        (too_many, r"cannot be used \(it returns float32 \(2, 3\) for 1 pairs\). Delete .*onnx"),
+        (failing, r"cannot be used \(.*Reshape"),
         (None, "is refused .* Delete"),
     ],
 )
