@@ -27,6 +27,7 @@ _NEGATIVE = frozenset("no n f false wrong negative neg none different irrelevant
 # What programs write if a label is missing, and what may also be a label.
 _NOTHING = frozenset("nan -nan null <na> n/a #n/a #na".split())
 _PERHAPS_NOTHING = frozenset("none na".split())
+_NO_ID = _NOTHING | {"none"}
 # Names of two labels; the same label under two of its names is not read as two labels.
 _TWO_LABELS = frozenset("1 true t yes y".split()), frozenset("0 false f no n".split())
 _NO_NUMBER = frozenset("none na inf -inf infinity -infinity".split())  # in a column of numbers
@@ -205,13 +206,16 @@ class Reading:
                 wrong = f"the column {names[role]!r} holds {value!r:.60}"
                 return BadRow("no text", f"{wrong}. Expected text or a number. Correct the row")
         label, group, id = map(as_text, cells.values())
+        group, id = ("" if text.casefold() in _NO_ID else text for text in (group, id))
         if late := row.keys() - set(self.header):  # such a column would be ignored silently
             usual = {name for role in self.usual.keys() - names for name in self.usual[role]}
             if name := next((name for name in sorted(late) if name.lower() in usual), None):
                 wrong = f"the column {name!r} is missing in the first row"
                 return BadRow("late column", f"{wrong}. Give all rows the same columns")
         if self.has_groups() and not group:
-            wrong = f"the column {names['group']!r} is empty, but says to which question the pair"
+            given = as_text(cells["group"])
+            found = f"holds {given!r}" if given else "is empty"
+            wrong = f"the column {names['group']!r} {found}, but says to which question the pair"
             return BadRow("no question", f"{wrong} belongs. Fill it in, remove the row")
         further: dict[str, Any] = {name: as_text(row.get(name)) for name in self.layout.keep}
         if {"parse_1", "parse_2"} <= names.keys():

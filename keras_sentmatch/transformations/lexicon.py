@@ -1,6 +1,6 @@
 """Synonyms and antonyms, from files of word pairs or from WordNet."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -119,8 +119,13 @@ def _single(word: str, lemmas: Iterable[Any]) -> list[str]:
 
 def _by_word(pairs: WordPairs) -> Lookup:
     table: dict[str, dict[str, None]] = {}
-    for pair in pairs:
-        one, other = map(str.lower, pair)
+    for pair in pairs.items() if isinstance(pairs, Mapping) else pairs:
+        words = () if isinstance(pair, str) else tuple(pair)
+        if [isinstance(word, str) for word in words] != [True, True]:
+            raise InputError(
+                f"{pair!r:.60} is not a pair of words. Give pairs, such as ('hot', 'cold')."
+            )
+        one, other = map(str.lower, words)
         if one != other:
             table.setdefault(one, {})[other] = None
             table.setdefault(other, {})[one] = None

@@ -307,6 +307,8 @@ BAD = [
     ("x.jsonl", ASKED + '{"qid": null, "s1": "c", "s2": "d", "label": 0}\n', "2: .*'qid' is empty", "no question"),
     ("x.jsonl", ASKED + '{"qid": NaN, "s1": "c", "s2": "d", "label": 0}\n', "2: .*'qid' is empty", "no question"),
     ("x.tsv", "s1\ts2\tlabel\tqid\na\tb\t1\t7\nc\td\t0\t \n", "3: .*'qid' is empty", "no question"),
+    ("x.tsv", "s1\ts2\tlabel\tqid\na\tb\t1\t7\nc\td\t0\tNaN\n", "3: .*'qid' holds 'NaN'", "no question"),
+    ("x.tsv", "s1\ts2\tlabel\tqid\na\tb\t1\t7\nc\td\t0\tNone\n", "3: .*'qid' holds 'None'", "no question"),
     ("x.jsonl", FINE + '{"s1": "c", "s2": "d", "label": [0]}\n', r"2: .*'label' holds \[0\]", "no text"),
     ("x.jsonl", FINE + '{"s1": "c", "s2": "d", "label": 0, "qid": 7}\n', "'qid' is missing in the f", "late"),
     ("x.tsv", TSV + "c\td\tNaN\n", "3: the label 'NaN' is not one of ", "unknown label"),
@@ -762,6 +764,8 @@ def test_usual_names_of_columns(names, tmp_path):
     path = write(tmp_path / "x.csv", f"id,{one},{two},label\n7,x,y,1\n,z,w,0\n")
     data = read_pairs(path)
     assert rows(data) == [("x", "y", 1), ("z", "w", 0)] and data.ids == ("7", "")
+    write(path, path.read_text().replace("\n,", "\nnan,"))
+    assert read_pairs(path).ids == data.ids
 
 
 def test_gzip_is_known_by_its_first_bytes(tmp_path):

@@ -377,6 +377,13 @@ def test_marks_belong_to_their_words():
     assert is_negated("He DON’T") and is_negated("is n't") and not is_negated("note")
 
 
+def test_lexicon_pairs():
+    assert Lexicon(antonyms={"up": "down"}).antonyms("down") == ("up",)
+    for bad in (["up"], [("up", "down", "left")], {"up": ["down"]}):
+        with pytest.raises(InputError, match="is not a pair of words"):
+            Lexicon(antonyms=bad)
+
+
 def test_lexicon_files(tmp_path):
     antonyms = tmp_path / "my_antonyms.txt"
     antonyms.write_text("Hot cold\n\nup down \n")
