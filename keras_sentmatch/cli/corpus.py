@@ -83,6 +83,8 @@ def mine(
             f"{run} returns scores, so --threshold, the lowest one of a match, is needed."
         )
     files = [file for file in (corpus, against) if file is not None]
+    if out is not None and out.is_dir():
+        raise InputError(f"--out is {out}, a folder. Name a file.")
     for file in files:
         if out is not None and out.exists() and file.exists() and out.samefile(file):
             raise InputError(f"--out is {out}, a file of the sentences. Name another file.")

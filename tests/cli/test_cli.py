@@ -488,6 +488,7 @@ def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path, command, words):
         ("mine RUN CUT --column title", "cut.csv:3: "),
         ("mine RUN EMPTY --column title", "empty.csv contains no sentences"),
         ("mine RUN EMPTY --column title --out EMPTY", "a file of the sentences. Name another file"),
+        ("mine RUN LINES --out FOLDER.tsv", "folder.tsv, a folder. Name a file"),
         ("mine RUN LINES --out OUT.tsv", "Continue with --resume, or delete it"),
     ],
 )
@@ -510,6 +511,8 @@ def test_mistakes_about_a_run_or_a_file_are_one_line(places, capsys, tmp_path, c
     (tmp_path / "seed/recipe.toml").write_text(recipe.replace("seed = 3", "seed = 4"))
     more = {name.partition(".")[0].upper(): tmp_path / name for name in (*files, "seed", "copy")}
     more |= {"OUT": tmp_path / "out", "OUT.tsv": tmp_path / "out.tsv"}
+    more["FOLDER.tsv"] = tmp_path / "folder.tsv"
+    more["FOLDER.tsv"].mkdir()
     assert words in error_of(capsys, *filled(command, {**places, **more}))
 
 
