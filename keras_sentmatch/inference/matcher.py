@@ -4,7 +4,6 @@ import hashlib
 import importlib.resources
 import io
 import os
-import shutil
 import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -265,6 +264,11 @@ class Matcher(OneModelMatcher):
         folder.parent.mkdir(parents=True, exist_ok=True)
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file. Expected the name of a folder to write to.")
+        old = folder / "encoder"
+        if os.path.lexists(old) and not (old / "encoder.json").is_file():
+            raise InputError(
+                f"{old} is not an encoder's, and would be replaced. Name another folder."
+            )
         plain = type(self.model).from_config(self.model.get_config())
         plain.set_weights(self.model.get_weights())
         with working_folder(folder.parent, folder.name) as temporary:
@@ -281,8 +285,9 @@ class Matcher(OneModelMatcher):
             (folder / FILE).unlink(missing_ok=True)
             if self.learned is not None:
                 os.replace(temporary / FILE, folder / FILE)
-            shutil.rmtree(folder / "encoder", ignore_errors=True)
-            os.replace(temporary / "encoder", folder / "encoder")
+            if old.exists():
+                os.replace(old, temporary / "old")
+            os.replace(temporary / "encoder", old)
             os.replace(temporary / "matcher.json", folder / "matcher.json")
 
     @classmethod

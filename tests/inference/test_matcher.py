@@ -235,6 +235,15 @@ def test_saving_again_keeps_other_files_and_leaves_nothing_behind(matcher, folde
     Matcher.load(folder)
 
 
+def test_a_folder_of_somebody_else_is_not_replaced(matcher, tmp_path):
+    source = tmp_path / "encoder" / "mine.py"
+    source.parent.mkdir()
+    source.write_text("mine")
+    with pytest.raises(InputError, match="encoder is not an encoder's, and would be replaced"):
+        matcher.save(tmp_path)
+    assert source.read_text() == "mine" and [p.name for p in tmp_path.iterdir()] == ["encoder"]
+
+
 def test_a_failed_save_leaves_the_old_run_whole(matcher, folder, monkeypatch):
     monkeypatch.setattr(matcher.encoder, "save", lambda path: 1 / 0)
     with pytest.raises(ZeroDivisionError):
