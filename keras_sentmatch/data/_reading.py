@@ -213,8 +213,8 @@ class Reading:
                 wrong = f"the column {name!r} is missing in the first row"
                 return BadRow("late column", f"{wrong}. Give all rows the same columns")
         if self.has_groups() and not group:
-            given = as_text(cells["group"])
-            found = f"holds {given!r}" if given else "is empty"
+            text = as_text(cells["group"])
+            found = f"holds {text!r}" if text else "is empty"
             wrong = f"the column {names['group']!r} {found}, but says to which question the pair"
             return BadRow("no question", f"{wrong} belongs. Fill it in, remove the row")
         further: dict[str, Any] = {name: as_text(row.get(name)) for name in self.layout.keep}
