@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
 from keras_sentmatch.data import formats
-from keras_sentmatch.data.dataset import ReadReport, Task, as_text, weight_of
+from keras_sentmatch.data.dataset import LARGEST, ReadReport, Task, as_text, weight_of
 from keras_sentmatch.data.files import HEADER, BadRow, TextFile
 from keras_sentmatch.errors import InputError, argument, wording
 from keras_sentmatch.metrics.scores import positive_class
@@ -23,7 +23,9 @@ _LABELS = formats.LABEL + formats.SCORE
 _USUAL = {"label": _LABELS, "group": formats.GROUP, "id": formats.ID, "weight": formats.WEIGHT}
 _ALIASES = {"entails": "entailment"}
 _ALIASES |= dict.fromkeys(("contradicts", "contradictory"), "contradiction")
-_NEGATIVE = frozenset("no n f false wrong negative neg none different irrelevant mismatch".split())
+_NEGATIVE = frozenset(
+    "no n f false wrong negative neg none different irrelevant mismatch other".split()
+)
 # What programs write if a label is missing, and what may also be a label.
 _NOTHING = frozenset("nan -nan null <na> n/a #n/a #na".split())
 _PERHAPS_NOTHING = frozenset("none na".split())
@@ -292,6 +294,7 @@ def numbered_labels(
             wrong = "the label is empty. Fill it in, remove the row"
         elif task == "regression":
             label, wrong = _finite(value), f"the score {value!r} is not a number. Correct it"
+            label = None if label is None or abs(label) > LARGEST else label
         else:
             label = index.get(folded(value))
             how = wording("pass label_names=…", f"say what it means with --labels '{value}=NAME'")

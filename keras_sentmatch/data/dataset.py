@@ -11,6 +11,7 @@ import numpy as np
 from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.metrics.scores import positive_class
 
+LARGEST = float(np.finfo("float32").max)
 _MOST_CLASSES = 1000  # most classes of integer labels without names
 Task = Literal["classification", "ranking", "regression"]
 
@@ -123,7 +124,8 @@ class PairDataset:
             row = self.groups.index("")
             raise InputError(f"groups[{row}] is empty. Expected the id of the pair's question.")
         self.ids = None if ids is None else tuple(map(as_text, ids))
-        self.columns = {key: tuple(value) for key, value in (columns or {}).items()}
+        plain = {k: v.tolist() if hasattr(v, "tolist") else v for k, v in (columns or {}).items()}
+        self.columns = {key: tuple(value) for key, value in plain.items()}
         self.labels, self.label_names, self.task = _labels(
             labels, label_names, task, groups is not None
         )
@@ -252,7 +254,7 @@ class PairDataset:
 def weight_of(value: Any) -> float | None:
     """Return a weight as a number, or None if it is not a number of at least 0."""
     try:
-        return weight if 0 <= (weight := float(value)) < np.inf else None
+        return weight if 0 <= (weight := float(value)) <= LARGEST else None
     except (TypeError, ValueError):
         return None
 
@@ -300,7 +302,7 @@ def _labels(
             wrong = "labels has fractions or missing values"
             how = "Pass task='regression' and no label_names for scores"
             raise InputError(f"{wrong}, so these are no classes. {how}.")
-        array = values.astype("int32")
+        array = values.astype("int64")  # a greater number would become another label in 32 bits
         count = len(label_names) if label_names else int(array.max(initial=-1)) + 1
         if not label_names and count > _MOST_CLASSES:
             wrong = f"labels go up to {count - 1:,}, which means {count:,} classes"
@@ -308,6 +310,7 @@ def _labels(
         for row in np.flatnonzero((array < 0) | (array >= count))[:1]:
             known = f" ({', '.join(label_names)})" if label_names else ""
             raise InputError(f"labels[{row}] is {array[row]}. Expected 0 to {count - 1}{known}.")
+        array = array.astype("int32")
         label_names = label_names or tuple(str(i) for i in range(count))
     array.flags.writeable = False
     return array, label_names, task

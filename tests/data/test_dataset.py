@@ -28,6 +28,9 @@ def test_labels_names_and_task():
     assert scores.task == "regression" and scores.labels.dtype == np.float32
     assert scores.label_names is None and scores.label_counts() == {}
     assert make(2, labels=[1.0, 0.0], label_names=["no", "yes"]).labels.tolist() == [1, 0]
+    weighted = make(2, columns={"weight": np.array([0.5, 2], "float32")})
+    assert json.loads(json.dumps(weighted.to_dict()))["columns"] == {"weight": [0.5, 2]}
+    assert weighted.fingerprint() == make(2, columns={"weight": [0.5, 2.0]}).fingerprint()
     assert make(2, labels=np.array([1, 0], object)).labels.tolist() == [1, 0]
     pandas = pytest.importorskip("pandas")
     assert make(2, ids=pandas.array(["x", None], dtype="string")).ids == ("x", "")
@@ -99,6 +102,9 @@ BAD = [
     ({"task": "sorting"}, "task='sorting' does not exist"),
     ({"labels": [2], "label_names": ["n", "y"]}, "0 to 1"),
     ({"labels": [300_000]}, "labels go up to 300,000, .* 300,001 classes.*task='regression'"),
+    ({"labels": [2**40]}, "labels go up to 1,099,511,627,776"),
+    ({"labels": [2**32], "label_names": ["n", "y"]}, r"labels\[0\] is 4294967296. Expected 0 to 1"),
+    ({"columns": {"weight": [1e39]}}, r"columns\['weight'\]\[0\] is 1e"),
     ({"labels": [-1]}, r"labels\[0\] is -1"),
     ({"labels": ["?"], "label_names": ["n"]}, "'\\?'.*n"),
     ({"labels": [float("nan")]}, "finite number"),

@@ -247,7 +247,7 @@ def test_label_names_are_found(tmp_path):
     assert names("Y", "n", label_names=["N", "y"]) == (("N", "y"), [1, 0])
     for first in (  # of two labels the one that denies comes first
         "not_duplicate duplicate", "not_an_answer answer", "irrelevant relevant", "wrong right",
-        "nonmatch match", "apple pear", "normal nova", "a b not_a",
+        "nonmatch match", "other answer", "apple pear", "normal nova", "a b not_a",
     ):  # fmt: skip
         assert names(*reversed(first.split()))[0] == tuple(first.split())
     for labels, given, message in (
@@ -372,6 +372,7 @@ BAD_FILES = [
     ("x.tsv", TSV.replace("neutral", "0.5"), {"task": "ranking"}, "fractions .* ranking needs classes"),
     ("x.csv", "s1;s2;label\na;b;0,5\nc;d;1\n", {}, "'0,5', which looks like a number. Write .* 0.5"),
     ("x.tsv", TSV.replace("neutral", "50%"), {}, "'50%', which looks like a number"),
+    ("x.tsv", TSV.replace("neutral", "1e39"), {"task": "regression"}, ":2: the score '1e39' is not a"),
     ("x.tsv", TSV.replace("neutral", "1_0"), {"task": "regression"}, "'1_0' is not a number"),
     ("x.tsv", TSV.replace("neutral", "1\na\tb\ttrue\na\tb\t0"), {}, "0, 1, true have several names"),
     ("x.tsv", TSV.replace("neutral", "y\na\tb\tyes\na\tb\tn"), {}, "several names .*label_names"),
