@@ -218,8 +218,7 @@ def table(
                 yield HEADER, dict.fromkeys(names, "")
                 if not file.numbered:
                     continue
-            quoted_row = all(len(x) > 1 and x[0] == x[-1] == '"' for x in fields)
-            if watch and (quoted_row or any(map(_looks_quoted, fields))):
+            if watch and (all(map(_is_quoted, fields)) or any(map(_looks_quoted, fields))):
                 how = wording('format="tsv-quoted"', "--format tsv-quoted")
                 cell = next(filter(_looks_quoted, fields), fields[0])
                 said = f"{cell:.40} is quoted as in CSV, and is read as it stands"
@@ -233,10 +232,14 @@ def table(
     return rows
 
 
+def _is_quoted(cell: str) -> bool:
+    return len(cell) > 1 and cell[0] == cell[-1] == '"'
+
+
 def _looks_quoted(cell: str) -> bool:
     """Return whether a cell is quoted as in CSV, with doubled quotes inside."""
     inside = cell[1:-1]
-    return '""' in inside and cell[0] == cell[-1] == '"' and '"' not in inside.replace('""', "")
+    return '""' in inside and _is_quoted(cell) and '"' not in inside.replace('""', "")
 
 
 def _recognized_separator(file: TextFile, quoted: bool | None) -> str:
