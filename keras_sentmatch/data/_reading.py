@@ -208,7 +208,8 @@ class Reading:
                 wrong = f"the column {names[role]!r} holds {value!r:.60}"
                 return BadRow("no text", f"{wrong}. Expected text or a number. Correct the row")
         label, group, id = map(as_text, cells.values())
-        group, id = ("" if text.casefold() in _NO_ID else text for text in (group, id))
+        if group or id:
+            group, id = ("" if text.casefold() in _NO_ID else text for text in (group, id))
         if late := row.keys() - set(self.header):  # such a column would be ignored silently
             usual = {name for role in self.usual.keys() - names for name in self.usual[role]}
             if name := next((name for name in sorted(late) if name.lower() in usual), None):

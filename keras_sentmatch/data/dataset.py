@@ -38,6 +38,8 @@ class ReadReport:
 
 def as_text(value: Any) -> str:
     """Return a cell as text: empty if it is missing, and 7.0 as 7."""
+    if isinstance(value, str):
+        return value.strip()
     try:
         missing = value is None or bool(value != value)
     except TypeError:  # pandas.NA is neither equal nor unequal to anything
