@@ -30,6 +30,7 @@ from keras_sentmatch.inference.run_folder import (
     SIMILARITY,
     calibration_of,
     check_fit,
+    check_place,
     is_packaged,
     load_model,
     load_run_encoder,
@@ -264,11 +265,7 @@ class Matcher(OneModelMatcher):
         folder.parent.mkdir(parents=True, exist_ok=True)
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file. Expected the name of a folder to write to.")
-        old = folder / "encoder"
-        if os.path.lexists(old) and not (old / "encoder.json").is_file():
-            raise InputError(
-                f"{old} is not an encoder's, and would be replaced. Name another folder."
-            )
+        check_place(folder)
         plain = type(self.model).from_config(self.model.get_config())
         plain.set_weights(self.model.get_weights())
         with working_folder(folder.parent, folder.name) as temporary:
@@ -285,9 +282,9 @@ class Matcher(OneModelMatcher):
             (folder / FILE).unlink(missing_ok=True)
             if self.learned is not None:
                 os.replace(temporary / FILE, folder / FILE)
-            if old.exists():
-                os.replace(old, temporary / "old")
-            os.replace(temporary / "encoder", old)
+            if (folder / "encoder").exists():
+                os.replace(folder / "encoder", temporary / "old")
+            os.replace(temporary / "encoder", folder / "encoder")
             os.replace(temporary / "matcher.json", folder / "matcher.json")
 
     @classmethod

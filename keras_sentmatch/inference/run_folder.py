@@ -152,6 +152,13 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     replace_file(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def check_place(folder: Path) -> None:
+    """Refuse to write a run into a folder whose `encoder` is something else, which would be lost."""
+    old = folder / "encoder"
+    if (old.exists() or old.is_symlink()) and not (old / "encoder.json").is_file():
+        raise InputError(f"{old} is not an encoder's, and would be replaced. Name another folder.")
+
+
 def load_run_encoder(folder: Path) -> Encoder:
     """Load the encoder in `encoder/`."""
     if not folder.is_dir():

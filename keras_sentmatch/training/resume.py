@@ -22,7 +22,7 @@ from keras import ops
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.run_folder import read_json
+from keras_sentmatch.inference.run_folder import check_place, read_json
 from keras_sentmatch.safety import COPY, check_tree, check_types, inside, parse_json, read_arrays
 from keras_sentmatch.training.recipe import Recipe
 
@@ -248,6 +248,7 @@ def difference(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
 def check_folder(folder: Path, identity: Identity, resume: bool) -> State | None:
     """Return the state to resume from, or None to start from the beginning; refuse another run."""
     check_tree(folder)
+    check_place(folder)
     state = latest(folder)
     if state is None:
         if (folder / "matcher.json").exists():

@@ -85,6 +85,14 @@ def test_a_kill_after_the_last_epoch(runs, tmp_path, monkeypatch):
     assert_same(run(out, resume=True), runs.whole)
 
 
+def test_a_folder_of_somebody_else_is_refused_before_training(tmp_path):
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder/mine.py").write_text("mine")
+    with pytest.raises(InputError, match="encoder is not an encoder's, and would be replaced"):
+        run(tmp_path)
+    assert [path.name for path in tmp_path.rglob("*")] == ["encoder", "mine.py"]
+
+
 def test_another_run_is_not_gone_on_with(runs, tmp_path):
     splits = tiny_splits()
     recipe = tiny_recipe(**SETTINGS)
