@@ -202,6 +202,10 @@ class Reading:
                 wrong += "half a character (\\ud800 to \\udfff). Correct the escapes"
                 return BadRow("half a character", wrong)
             sentences.append(value.strip())
+        if sentences == [names["sentence1"], names["sentence2"]] and len(sentences[0]) > 1:
+            if all(as_text(value) == name for name, value in row.items()):
+                wrong = "the row repeats the names of the columns, as if files had been joined"
+                return BadRow("header", f"{wrong}. Remove it")
         cells = {role: row.get(names.get(role, "")) for role in ("label", "group", "id")}
         for role, value in cells.items():
             if hasattr(value, "__len__") and not isinstance(value, str):
@@ -271,6 +275,8 @@ def numbered_labels(
     counts = Counter(row.label for row in rows)
     named = reading.columns.label_names or ()
     missing = (reading.columns.no_label | ({"", "-1"} if official else set())) - set(named)
+    if not official and counts.keys() - {""} == {"+", "-"}:
+        missing = missing - {"-"}
     unlabeled = missing | {""}
     if counts.keys() <= unlabeled:
         return rows, None, names, task
@@ -362,7 +368,9 @@ def _found_names(reading: Reading, counts: Mapping[str, int]) -> tuple[str, ...]
             )
             wrong = f"{len(names)} different texts, such as {names[0]!r}, which is too many"
             raise InputError(f"The label column has {wrong}. Name another with {other}.")
-        if len(names) == 2 and (_denies(names[1], names[0]) or positive_class(names) == 0):
+        if names == ["+", "-"]:
+            names.reverse()
+        elif len(names) == 2 and (_denies(names[1], names[0]) or positive_class(names) == 0):
             names.reverse()
     for key in sorted(known):
         if len(spellings[key]) > 1:
@@ -385,7 +393,10 @@ def _refuse_odd_names(reading: Reading, known: Set[str]) -> None:
         if known <= frozenset.union(*_TWO_LABELS) and len(same & known) > 1:
             wrong = f"the labels {', '.join(sorted(known))} have several names for one label"
             raise InputError(f"{reading.path}: {wrong}. Give each a name with {how}.")
-    if perhaps := _PERHAPS_NOTHING & known:
+    perhaps = _PERHAPS_NOTHING & known
+    if len(odd) == len(known) - 1 > 1:  # texts and one number
+        perhaps |= known & {"-1"}
+    if perhaps:
         said = f"{min(perhaps)!r} is read as a label, not as a missing one."
         log.warning(f"{reading.path}: {said}")
 
@@ -415,7 +426,9 @@ def without_header(reading: Reading, rows: list[KeptRow], names: Sequence[str]) 
         return rows
     first, others = rows[0], Counter(folded(row.label) for row in rows[1:])
     pair = first.sentence1.lower(), first.sentence2.lower()
-    header = pair in formats.SENTENCES and len(pair[0]) > 1  # "a" and "b" may be sentences
+    header = (
+        bool({pair, pair[::-1]} & {*formats.SENTENCES}) and len(pair[0]) > 1
+    )  # "a" and "b" may be sentences
     if "label" in reading.names:
         declared = (*names, *(reading.columns.label_names or ()), *reading.columns.no_label, "")
         usual = (*formats.NLI, *formats.TWO_WAY)

@@ -237,6 +237,8 @@ def test_label_names_are_found(tmp_path):
     assert names("1", "3", task="regression") == (None, [1.0, 3.0])
     assert read_pairs(tmp_path / "x.tsv", task="ranking").task == "ranking"
     assert names("-", "-")[1] is None
+    assert names("+", "-", "+") == (("-", "+"), [1, 0, 1])
+    assert names("a", "-", "b") == (("a", "b"), [0, 1])
     assert names(*range(101), task="classification")[1] == list(range(101))
     assert names(*range(100))[0] == tuple(map(str, range(100)))
     assert names("-1", "0", label_names={"-1": "no", "0": "yes"})[1] == [0, 1]
@@ -269,6 +271,8 @@ def test_scores_are_not_labels(tmp_path, caplog):
     text = "s1\ts2\tlabel\na\tb\tyes\nc\td\tno\ne\tf\tNone\n"
     assert read_pairs(write(tmp_path / "x.tsv", text)).num_classes == 3
     assert "'none' is read as a label" in caplog.text
+    read_pairs(write(tmp_path / "x.tsv", text.replace("None", "-1")))
+    assert "'-1' is read as a label" in caplog.text
 
 
 def test_own_spellings_of_official_labels_keep_their_order(tmp_path):
@@ -294,6 +298,7 @@ BAD = [
     ("x.tsv", TSV + "c\td\te\tf\n", r"x\.tsv:3: there are 4 tab-separated", "too many fields"),
     ("x.tsv", TSV + "c\td\tmaybe\n", r"x\.tsv:3: the label 'maybe' is not one of", "unknown"),
     ("x.tsv", TSV + "c\td\t\n", r"x\.tsv:3: the label is empty", "empty label"),
+    ("x.tsv", TSV + "s1\ts2\tlabel\n", r"x\.tsv:3: the row repeats the names of the columns", "header"),
     ("x.tsv", TSV.encode() + b"caf\xe9\tb\tneutral\n", r":3: character 4 is the byte 0xe9.*latin-1", "not"),
     ("x.csv", b"s1,s2,label\na,b,neutral\ncaf\xe9,b,neutral\n", r"x\.csv:3: character 4", "not UTF-8"),
     ("x.csv", 's1,s2,label\na,b,neutral\n"c,d,neutral\n', r"x\.csv:3: the record .* quotes that do not close", "broken"),
