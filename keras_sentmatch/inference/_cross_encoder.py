@@ -30,8 +30,9 @@ class AsCrossEncoder:
         self, sentences: Sequence[Sequence[str]], batch_size: int = 64, **ignored: Any
     ) -> np.ndarray:
         """Return log odds or scores `[pairs]`, or probabilities `[pairs, classes]`; one row for one pair."""
-        if len(sentences) == 2 and all(isinstance(side, str) for side in sentences):
-            return np.asarray(self.predict([tuple(sentences)], batch_size)[0])
+        given: Any = sentences
+        if len(given) == 2 and all(isinstance(side, str) for side in given):
+            return np.asarray(self.predict([given], batch_size)[0])
         pairs = PairDataset([a for a, _ in sentences], [b for _, b in sentences])
         raw = self.matcher.raw_scores(pairs, batch_size)
         if self.column is None:
