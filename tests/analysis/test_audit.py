@@ -115,7 +115,10 @@ def test_scores_and_what_cannot_be_audited(tmp_path):
     report = audit(scored, recipe(), folds=2, progress=False)
     assert report["suspects"][0]["row"] == 8
     assert re.search(r"\(.*\) are predicted far from their score", "\n".join(report["notes"]))
-    for one, two in ("ab", "ba"):  # two scores in one order, one of them in the other order
+    for one, two in (
+        ("a", "b"),
+        ("b", "a"),
+    ):  # two scores in one order, one of them in the other order
         more = PairDataset(
             [*base.sentence1, one, one, two],
             [*base.sentence2, two, two, one],
