@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import signal
 import socket
 from typing import Any
 
@@ -94,6 +96,15 @@ class Protocol(H11Protocol):
         self.loop.call_later(min(self.read_seconds, LINGER), self.transport.close)
 
 
+class Server(uvicorn.Server):
+    """A server that a second Ctrl-C ends at once, without uvicorn's traceback."""
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        if self.should_exit and sig == signal.SIGINT:
+            os._exit(130)
+        super().handle_exit(sig, frame)
+
+
 def make_server(app: Any, *, read_seconds: float, grace: float) -> uvicorn.Server:
     """Make a server, which SIGTERM and SIGINT stop once open requests are answered.
 
@@ -111,4 +122,4 @@ def make_server(app: Any, *, read_seconds: float, grace: float) -> uvicorn.Serve
         timeout_graceful_shutdown=int(grace) + 1,
     )
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
-    return uvicorn.Server(config)
+    return Server(config)

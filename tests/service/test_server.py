@@ -18,7 +18,7 @@ from keras_sentmatch.cli.serve import example_pairs, named_folders, read_keys
 from keras_sentmatch.data import load_pairs
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.service.gate import Limits
-from keras_sentmatch.service.server import listen
+from keras_sentmatch.service.server import listen, make_server
 from tests.service.live import on_a_port
 from tests.service.stub import Stub, served
 from tests.toys.matchers import make
@@ -202,3 +202,14 @@ def test_the_command(engine, tmp_path):
         assert process.wait(120) in (0, -signal.SIGTERM)
     finally:
         process.kill()
+
+
+def test_a_second_ctrl_c_ends_the_service_at_once(monkeypatch):
+    """Without a traceback of uvicorn, which cancels what it waits for."""
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    server = make_server(None, read_seconds=1, grace=1)
+    server.handle_exit(signal.SIGINT, None)
+    assert server.should_exit and not ended
+    server.handle_exit(signal.SIGINT, None)
+    assert ended == [130]
