@@ -385,7 +385,7 @@ def test_files_that_commands_write(trained, places, capsys, tmp_path):
         "own columns are kept"
     )
     (tmp_path / "new/none.txt").write_text("a dog\nrain\n")
-    mine[2:] = [tmp_path / "new/none.txt", "--threshold", 1.1]
+    mine[2:] = [tmp_path / "new/none.txt", "--threshold", 1]
     for more, head in (
         (["--out", tmp_path / "none.tsv"], "line1\tline2\tsentence1\tsentence2\tscore\n"),
         (["--groups", "--out", tmp_path / "none.tsv"], "group\tsize\trepresentative\tsentence"),
