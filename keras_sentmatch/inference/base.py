@@ -355,6 +355,12 @@ class BaseMatcher(ABC):
             )
         goal = Goal(threshold, precision, recall, label, confidence)
         goal.check(self.label_names)
+        if dataset is None and (precision is not None or recall is not None):
+            log.warning(
+                "The out-of-fold predictions are those of the models of the folds. The model that "
+                "learned from all pairs may spread its probabilities otherwise, and then the goal is "
+                "missed on new pairs. Use pairs that no model has seen."
+            )
         labeled, raw, learned = self._held_out(dataset, batch_size)
         if learned.any():
             text = f"{_of_learned(learned)}, so its probabilities for them are too high"
