@@ -560,6 +560,7 @@ def main() -> None:
     PAGE.write_text(filled(PAGE.read_text("utf-8")), "utf-8")
     FIGURES.write_text(model_figures(), "utf-8")
     PAPERS.write_text(filled_papers(PAPERS.read_text("utf-8")), "utf-8")
+    (PAPERS.parent / "papers").mkdir(exist_ok=True)
     for path in MADE.glob("*/*/figure.png"):
         name = f"{path.parts[-3]}/{path.parts[-2]}"
         shutil.copyfile(path, PAPERS.parent / "papers" / artefact_picture(name))

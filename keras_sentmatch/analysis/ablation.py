@@ -26,12 +26,12 @@ from keras_sentmatch.training.resume import locked, run_identity
 from keras_sentmatch.training.run import train
 
 log = logging.getLogger(__name__)
-# What the smallest difference is computed from: the share of pairs that only one of two matchers has right, and the
-# standard deviation of a matcher's accuracy over seeds, both typical of the runs in benchmarks/results.
+# The smallest difference is computed from the share of pairs that only one of two matchers predicts correctly, and from
+# the standard deviation of accuracy over seeds. Both values are typical of the runs in benchmarks/results.
 DISCORDANT, SEED_SD = 0.1, 0.01
-RUN = "run"  # in the folder: the run that is trained now
-PARTS = "parts"  # in ablation.json: their number
-POWER = 1.96 + 0.84  # standard errors of a difference that is found four times in five
+POWER = 1.96 + 0.84  # a difference of this number of standard errors is found four times in five
+RUN = "run"  # the subfolder of the current training
+PARTS = "parts"  # the key of the number of parts in ablation.json
 
 
 def smallest_difference(pairs: int, seeds: int) -> float:
@@ -197,6 +197,8 @@ def _trained(
     progress: bool,
 ) -> Iterator[tuple[tuple[str, int, int], np.ndarray]]:
     """Yield for each training which test pairs it has right."""
+    import keras
+
     begun, finished = time.perf_counter(), 0
     waiting = [one for one in todo if not _file(out, *one).is_file()]
     caches = [EncodingCache() for _ in parts]
@@ -209,8 +211,6 @@ def _trained(
             log.info("%s, seed %d, part %d of %d%s", name, seed, number + 1, len(parts), when)
             folder = out / RUN
             shutil.rmtree(folder, ignore_errors=True)
-            import keras
-
             keras.backend.clear_session()
             part = parts[number]
             given: Any = {"seed": seed, "progress": progress, "baseline": False}

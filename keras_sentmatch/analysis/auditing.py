@@ -177,7 +177,7 @@ def _far_scores(pairs: PairDataset, outputs: np.ndarray) -> list[dict[str, Any]]
 
 
 def _shortest(score: np.floating) -> float:
-    """Return a float32 score with as many digits as it needs: 0.4, not 0.4000000059604645."""
+    """Return the shortest decimal number of a float32 score: 0.4, not 0.4000000059604645."""
     return float(str(np.float32(score)))
 
 

@@ -9,7 +9,7 @@ import typer
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import Report, next_step, print_report, print_table, say, title
 from keras_sentmatch.cli.options import option
-from keras_sentmatch.cli.runs import LabeledPairs, Scoring
+from keras_sentmatch.cli.runs import Engine, LabeledPairs, Scoring
 from keras_sentmatch.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,8 @@ def compare(
         list[Path],
         typer.Argument(
             metavar="RUN RUN…",
-            help="Run folders. Runs of one recipe count as its seeds. With --train recipes, the first to compare with.",
+            help="Run folders. Runs of one recipe count as its seeds. With --train: recipes, each of "
+            "which is compared with the first.",
         ),
     ],
     labeled: LabeledPairs,
@@ -42,6 +43,9 @@ def compare(
 ) -> None:
     """Test whether runs differ on the same pairs by more than chance."""
     if train:
+        if scoring.engine is not Engine.KERAS:
+            raise InputError("--engine cannot be combined with --train, which trains with Keras.")
+        scoring.use_backend()
         print_report(_train(runs, labeled, seeds, folds, out), out, _save, as_json, _print)
         return
     if seeds is not None or folds is not None:
@@ -119,7 +123,7 @@ def _name_of(path: Path) -> str:
     except ValueError as error:
         raise InputError(f"{path} is not valid TOML: {error}.") from error
     if not isinstance(name, str):
-        raise InputError(f'{path} does not say of which model it is. Begin with name = "esim".')
+        raise InputError(f'{path} does not name its model. Begin with name = "esim".')
     return name
 
 

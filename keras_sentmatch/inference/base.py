@@ -355,13 +355,13 @@ class BaseMatcher(ABC):
             )
         goal = Goal(threshold, precision, recall, label, confidence)
         goal.check(self.label_names)
+        labeled, raw, learned = self._held_out(dataset, batch_size)
         if dataset is None and (precision is not None or recall is not None):
             log.warning(
-                "The out-of-fold predictions are those of the models of the folds. The model that "
-                "learned from all pairs may spread its probabilities otherwise, and then the goal is "
-                "missed on new pairs. Use pairs that no model has seen."
+                "The models of the folds made the out-of-fold predictions. The model that learned from "
+                "all pairs may be more or less confident, and then it misses the goal on new pairs. "
+                "Use pairs that no model has seen."
             )
-        labeled, raw, learned = self._held_out(dataset, batch_size)
         if learned.any():
             text = f"{_of_learned(learned)}, so its probabilities for them are too high"
             if learned.all():
@@ -374,7 +374,7 @@ class BaseMatcher(ABC):
         return report
 
     def warn_of_learned(self, pairs: PairDataset) -> int:
-        """Return of how many of the pairs the model learned, and warn if there are any."""
+        """Return the number of pairs that the model learned from, and warn if there are any."""
         if self.learned is None:
             return 0
         learned = self.learned.rows(pairs) >= 0

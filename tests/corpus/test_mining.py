@@ -182,7 +182,7 @@ def test_scores_of_another_run_or_corpora_are_not_taken(tmp_path, monkeypatch):
 
 
 def test_the_threshold_of_the_other_label_is_what_is_left():
-    """What the matcher calls "yes" is not mined as "no"."""
+    """A pair that the matcher predicts as "yes" is not mined as "no"."""
     matcher = make_matcher()
     matcher.threshold = 0.2
     pairs = [("a dog", "red dog"), ("a dog", "cat")]

@@ -202,7 +202,7 @@ def _child(
     if fault == "watch":
         tempfile.tempdir = str(folder)
         sys.dont_write_bytecode = (
-            True  # Python writes beside what it imports, and that is not the file's doing
+            True  # bytecode next to a module is written by Python, not by the file
         )
         sys.addaudithook(Watch(folder))
     sys.addaudithook(Hook(folder, moment, _acts(fault, folder, command), count))
