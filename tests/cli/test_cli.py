@@ -452,6 +452,7 @@ def upper(sentences):
         ("explain nowhere --sentence1 a --sentence2 b", "nowhere is not a run folder"),
         ("export nowhere --out x", "nowhere is not a run folder"),
         ("compare --train a b --data x --split test", "--split cannot be combined with --train"),
+        ("compare --train a b --engine onnx", "--engine cannot be combined with --train"),
         ("mine similarity x.txt", "--threshold, the lowest one of a match, is needed"),
         ("serve nowhere", "nowhere is not a run folder"),
         ("rank nowhere a --index x", "x is no index"),

@@ -7,7 +7,7 @@ import pytest
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
-from keras_sentmatch.training import load_recipe
+from keras_sentmatch.training import encoding, load_recipe
 from keras_sentmatch.training._steps import Run
 from keras_sentmatch.training.adapt import adapted, rarest_class, sizes_for
 from keras_sentmatch.training.encoding import EncodingCache, FittedEncoder
@@ -168,3 +168,14 @@ def test_few_pairs_choose_the_epochs_by_folds():
     assert folds(tiny_pairs(600, 1), tiny_pairs(200, 2)) == 0
     rare = rare_pairs(60, 0, 0.0).select([0, *range(2, 60)])  # of label 1 there is one pair, below
     assert folds(rare, rare_pairs(9, 1, 0.0)) == 0, "not possible, and not asked for"
+
+
+def test_runs_share_an_encoder_only_if_their_vectors_are_trained_alike(monkeypatch):
+    """With trained vectors an encoder knows the words of the training pairs only."""
+    fitted = []
+    monkeypatch.setattr(encoding, "fit_encoder", lambda recipe, *_: fitted.append(recipe) or [None])
+    cache = EncodingCache()
+    for trained in ("true", "false", "true"):
+        overrides = [f"model.trainable_embedding={trained}"]
+        cache.fit(load_recipe("esim", "pairs", overrides=overrides), {}, False)
+    assert [recipe.model["trainable_embedding"] for recipe in fitted] == [True, False]
