@@ -37,7 +37,7 @@ COLUMNS = ("mechanism", "layer", "measure", "value", "verdict")
 
 
 class Measure(NamedTuple):
-    """A number that is larger, the more a mechanism does; up to `dead` it does nothing, up to `weak` little."""
+    """A number that grows with what a mechanism does: up to `dead` it does nothing, up to `weak` it acts weakly."""
 
     name: str
     dead: float
@@ -52,16 +52,16 @@ def _spread(values: Array) -> float:
 
 DISTINCT = Measure("distinct tokens read", 1.05, 1.5)
 CONCENTRATION = Measure("concentration of a choice (0: uniform, 1: one)", 0.01, 0.1)
-OTHER_GUIDE = Measure("share of sentences read otherwise with another guide", 0.01, 0.1)
-OTHER_START = Measure("share of sentences read otherwise with another start", 0.01, 0.1)
+OTHER_GUIDE = Measure("share of sentences in which another guide changes a choice", 0.01, 0.1)
+OTHER_START = Measure("share of sentences in which another start changes a choice", 0.01, 0.1)
 MOVES = Measure("change of the state from the first step to the last", 0.01, 0.05)
 SIZE = Measure("size of the change relative to the input", 0.01, 0.05)
 NEIGHBORS = Measure("change of a phrase with other neighbors", 0.01, 0.05)
 GATE = Measure("spread of a gate over the pairs", 0.005, 0.02, _spread)
 FILTER = Measure("spread of the filter over the pairs", 0.005, 0.02, _spread)
 APART = Measure("difference of the two attentions (0: equal, 1: disjoint)", 0.01, 0.05)
-OTHER_SENTENCE = Measure("change with another other sentence", 0.01, 0.05)
-EXPLAINED = Measure("share of its input that the code rebuilds", 0.05, 0.5)
+OTHER_SENTENCE = Measure("change if the other sentence is replaced", 0.01, 0.05)
+EXPLAINED = Measure("share of the input that the code rebuilds", 0.05, 0.5)
 CHANGED = Measure("share of answers changed without it", 0.01, 0.05)
 CHANGED_SCORE = CHANGED._replace(name="change of the score without it, relative to its spread")
 Found = Iterator[tuple[Measure, Array]]
@@ -202,7 +202,7 @@ def _array(x: Any) -> Array:
 
 
 def _rolled(x: Any) -> Any:
-    """Give each pair the value of the pair before it."""
+    """Return the rows shifted by one: each pair gets the value of the pair before it."""
     return (
         ops.roll(x, 1, axis=0)
         if x.dtype != "bool"
@@ -243,7 +243,7 @@ def _size(new: Array, old: Array, mask: Array) -> Array:
 
 @dataclass(frozen=True)
 class Probe:
-    """What `probe` found.
+    """The result of `probe`.
 
     Attributes:
         rows: For each measure of each mechanism: `mechanism` (the layer's name), `layer` (its class), `measure`,
