@@ -1,4 +1,4 @@
-.PHONY: install test check
+.PHONY: install test check site
 
 install:  ## the library with PyTorch and what the tests need (`.[dev]`: everything)
 	pip install -e ".[torch,test]"
@@ -11,3 +11,6 @@ check:  ## style, spelling, types and imports
 	ruff format --check .
 	typos
 	.ci/static
+
+site:  ## the documentation, as pages of build/site (pip install -e ".[docs]")
+	mkdocs build --strict

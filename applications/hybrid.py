@@ -1,7 +1,7 @@
 """A wide-and-deep matcher: RE2 next to a linear model of words and of how well they match."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -15,7 +15,7 @@ from keras_sentmatch.applications.linear_part import (
     outputs_of,
     prediction_error,
 )
-from keras_sentmatch.applications.pair_model import PairModel
+from keras_sentmatch.applications.pair_model import PairModel, Sentence, both
 from keras_sentmatch.applications.picture_specs import WEIGHTS
 from keras_sentmatch.applications.re2 import RE2
 from keras_sentmatch.applications.registry import register_model
@@ -42,12 +42,21 @@ class Hybrid(WithLinearPart, RE2):
         one = self.make_sentence("1", inputs, inputs["word_ids_2"])
         two = self.make_sentence("2", inputs, inputs["word_ids_1"])
         # Not the embedding itself: a layer within two others loses its sharing in `clone_model`.
-        vectors = (
-            self.represent_words(sentence)[:, :, : self.embedding_dim] for sentence in (one, two)
-        )
-        wide = self.wide(one.word_ids, two.word_ids, *vectors)
+        first, second = both(self.word_vectors, one, two)
+        wide = self.wide(one.word_ids, two.word_ids, first.vectors, second.vectors)
         self.parts = {"wide": wide, "deep": deep}
-        return self.joint(wide, deep)
+        answer = self.joint(wide, deep)
+        self.answer_in_training = keras.Function(inputs, self.joint(deep, deep))
+        return answer
+
+    def word_vectors(self, sentence: Sentence) -> Sentence:
+        return Sentence(vectors=self.represent_words(sentence)[:, :, : self.embedding_dim])
+
+    def call(self, inputs, training=None, mask=None):
+        # Training uses the deep part alone, so the linear part is not computed.
+        if training and isinstance(inputs, Mapping):
+            return self.answer_in_training({name: inputs[name] for name in self.input})
+        return super().call(inputs, training=training, mask=mask)
 
     def __init__(self, *, units: int = 75, **kwargs):
         """Make the model with random weights.

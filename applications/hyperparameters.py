@@ -224,4 +224,10 @@ FEATURE_ATTENTION: list[Parameter] = [
         "model.feature_attention_config.r2", (8.0, 5.0, 4.0, 2.0, 1.0), aliases=["r2"], when=_SFA
     ),
     Choice("model.feature_attention_config.branches", (1, 2, 3, 4), aliases=["N"], when=_SFA),
+    Choice(
+        "model.feature_attention_config.branch_kind",
+        ("bigru", "birnn", "bilstm", "transformer", "cnn", "dilated_cnn3", "dilated_cnn5"),
+        aliases=["branch"],
+        when=_SFA,
+    ),
 ]

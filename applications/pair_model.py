@@ -16,6 +16,7 @@ from keras_sentmatch.applications.hyperparameters import Parameter
 from keras_sentmatch.applications.picture_specs import PictureSpec
 from keras_sentmatch.layers import WordRepresentation
 from keras_sentmatch.layers.base import refuse_unknown
+from keras_sentmatch.layers.dropout import Dropout
 
 FEATURES = ("word_ids", "char_ids", "pos", "antonym")  # the encoder's arrays of a sentence
 
@@ -256,7 +257,7 @@ class PairModel(TrainingHooks, keras.Model):
 
     def make_dropout(self, name: str) -> keras.layers.Layer:
         """Make a dropout at the model's rate."""
-        return self.make(keras.layers.Dropout, name, self.dropout)
+        return self.make(Dropout, name, self.dropout)
 
     def make_word_representation(self, **options) -> WordRepresentation:
         """Make `WordRepresentation` from the arguments that models share and from `options`."""

@@ -36,7 +36,10 @@ class RE2(FeatureHost):
     """
 
     def encode(self, sentence: Sentence) -> Sentence:
-        return self.enter_block(0, self.represent_words(sentence), sentence.mask)
+        encoded = self.enter_block(0, self.represent_words(sentence), sentence.mask)
+        if self.scores_equality:
+            encoded.word_ids = sentence.word_ids
+        return encoded
 
     def interact(self, one: Sentence, two: Sentence):
         mask_1, mask_2 = one.mask, two.mask
@@ -59,8 +62,16 @@ class RE2(FeatureHost):
                 "pool_rates_2": max_pool_rates(q, mask_2),
             }
         )
-        v = self.match(masked_max(p, mask_1), masked_max(q, mask_2))  # [B, 4u]
-        return self.classify(self.hidden_dropout(self.hidden(self.matching_dropout(v))))
+        vectors = masked_max(p, mask_1), masked_max(q, mask_2)
+        h = self.compare(*vectors)
+        if self.prediction == "exchangeable":
+            h = (h + self.compare(*vectors[::-1])) / 2
+        y = self.classify(self.hidden_dropout(h))
+        return self.bounded(y, one.word_ids, two.word_ids) if self.scores_equality else y
+
+    def compare(self, p, q):
+        """The last hidden layer, from the two sentence vectors."""
+        return self.hidden(self.matching_dropout(self.match(p, q)))  # [B, 4u] to [B, u]
 
     def enter_block(self, n: int, x, mask) -> Sentence:
         """A sentence in block `n`, before its alignment, from the block's input `x` `[B, L, w]`."""
@@ -96,6 +107,21 @@ class RE2(FeatureHost):
         difference = ops.abs(p - q) if self.prediction == "symmetric" else p - q
         return ops.concatenate([p, q, difference, p * q], axis=-1)
 
+    @property
+    def scores_equality(self) -> bool:
+        """Whether the output is 1 for equal sentences, and 0 if only one of them is empty."""
+        return self.prediction == "exchangeable" and self.num_classes == 1
+
+    def bounded(self, y, ids_1, ids_2):
+        """The score `c (2 - c)` from 0 to 1, `c` being `y` within these limits."""
+        a = ops.concatenate([ids_1, ops.zeros_like(ids_2)], axis=1)  # the lengths may differ
+        b = ops.concatenate([ids_2, ops.zeros_like(ids_1)], axis=1)
+        unlike = ops.logical_or(ops.not_equal(a, b), ops.equal(a, 1))  # two unknown words may be
+        unlike = ops.max(ops.cast(unlike, y.dtype), axis=1, keepdims=True)
+        filled = [ops.max(ops.minimum(ids, 1), axis=1, keepdims=True) for ids in (ids_1, ids_2)]
+        c = ops.clip(y, 0.0, 1.0) * ops.cast(filled[0] * filled[1], y.dtype)
+        return 1.0 - unlike * ops.square(1.0 - c)
+
     def __init__(
         self,
         *,
@@ -121,7 +147,8 @@ class RE2(FeatureHost):
                 sqrt(2); word vectors]`; `"residual"`, the input of block n plus its output, over
                 sqrt(2); `"none"`, the output.
             prediction: Input of the last layers: `"full"`, `[p; q; p - q; p * q]`; `"symmetric"`,
-                the same with `|p - q|`; `"simple"`, `[p; q]`.
+                the same with `|p - q|`; `"simple"`, `[p; q]`; `"exchangeable"`, the mean of `"full"`
+                over both orders, with scores from 0 to 1 (1 for equal sentences).
         """
         super().__init__(**kwargs)
         self.units = units
@@ -134,7 +161,7 @@ class RE2(FeatureHost):
         require_positive(blocks=blocks)
         require_choice(("linear", "identity"), alignment=alignment)
         require_choice(("augmented", "residual", "none"), connection=connection)
-        require_choice(("full", "symmetric", "simple"), prediction=prediction)
+        require_choice(("full", "symmetric", "exchangeable", "simple"), prediction=prediction)
 
         self.word_representation = self.make_word_representation()
         self.convolutions, self.alignments, self.fusions = [], [], []

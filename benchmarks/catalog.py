@@ -1,6 +1,5 @@
 """One query against a catalog on disk: `Index.build`, and the time of each `Index.rank`.
 
-    pip install "keras-sentmatch[corpus]"
     python benchmarks/catalog.py --data path/to/data --run runs/quora --sizes 20000,1000000
 
 The catalog holds the questions of quora/bimpm_dev.tsv and sentences made from them, as in `mine.py`.

@@ -2,25 +2,34 @@
 
     python benchmarks/hypotheses.py --data data --question drr_net --seeds 3
     python benchmarks/hypotheses.py --data data --question din --pairs 50000
+    python benchmarks/hypotheses.py --data data --question dabert --limit 1000 --backbone FOLDER
 
-A question is a model, a data set, the settings of the base, and the settings that vary. Finished trainings lie under
+A question is a model, a data set, the settings of the base, and the settings that vary. A setting that begins with the
+name of a model is of this model. Finished trainings lie under
 `--out`, and the same command goes on with those that are missing. When a question is complete, its rows are added to
 `results/hypotheses.csv`: difference from the base, 95% interval over pairs and seeds, and the verdict.
 """
 
 import argparse
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import measuring
+import numpy as np
 
 from keras_sentmatch.analysis import ablate
+from keras_sentmatch.applications import DRrNet, get_model_class, register_model
 from keras_sentmatch.data import load_pairs, natural_logic_pairs
 from keras_sentmatch.training import load_recipe
+from keras_sentmatch.training.recipe import Recipe
 
 WORDS = 'encoder.features=["word"]'  # the other features cost half of the time
 SMALL = ["model.units=100", "model.depth=1", WORDS]
 ALONE = [*SMALL, "model.use_global=false"]
+CONNECTED = ["model.units=50", "model.depth=3", "model.embedding_dropout=0.2", WORDS]
+CONNECTED.append("training.batch_size=32")
 FA, SFA = "model.feature_attention=fa", "model.feature_attention=sfa"
 CONFIG = "model.feature_attention_config"
 BLOCKS: dict[str, list[str]] = {
@@ -31,6 +40,33 @@ BLOCKS: dict[str, list[str]] = {
     "sfa, softmax of the logits": [SFA, f"{CONFIG}={{pre_sigmoid=true}}"],
     "sfa, no selection": [SFA, f"{CONFIG}={{selection=false}}"],
 }
+
+
+def varied(name: str, scale: float = 1.0, update_bias: float = 0.0) -> None:
+    """Register DRr-Net with other initial weights of re-reading.
+
+    The kernels of state and guide in the score of a token are multiplied by `scale`; `update_bias` is added to the bias
+    of the update gate of its GRU, which then keeps more of its state.
+    """
+
+    def before_fit(self: Any, *given: Any) -> dict[str, float]:
+        reread = self.rereading
+        for kernel in (reread.state_kernel, reread.guide_kernel):
+            kernel.assign(kernel * scale)
+        bias = reread.cell.bias  # [2, 3 units]: update gate, reset gate, candidate
+        added = np.zeros(bias.shape, "float32")
+        added[0, : reread.units] = update_bias
+        bias.assign(bias + added)
+        return super(DRrNet, self).before_fit(*given)
+
+    register_model(name)(type(name, (DRrNet,), {"before_fit": before_fit, "__module__": __name__}))
+
+
+varied("drr_net_x4", scale=4.0)
+varied("drr_net_x8", scale=8.0)
+varied("drr_net_keeping", update_bias=2.0)
+# The new layers' own rate next to a tenth of it for the backbone.
+PLAIN, OWN = "training.learning_rate=1e-4", "training.backbone_learning_rate=1e-4"
 HOSTS = ("re2", "esim", "drcn", "diin", "bimpm", "cafe")
 # question: (model, data, epochs, base and variants). The first of the settings is the base.
 QUESTIONS: dict[str, tuple[str, str, int, dict[str, list[str]]]] = {
@@ -52,11 +88,42 @@ QUESTIONS: dict[str, tuple[str, str, int, dict[str, list[str]]]] = {
             "T = 6, beta = 1": [*ALONE, "model.beta=1.0"],
         },
     ),
-    "drcn: autoencoder": (
-        "drcn", "sick", 10,
+    "drr_net: initial weights, re-read alone": (
+        "drr_net", "sick", 12,
         {
-            "autoencoder": [WORDS, "model.units=50"],
-            "none": [WORDS, "model.units=50", "model.preset=table6_2_no_autoencoder"],
+            "as printed": ALONE,
+            "kernels of state and guide x 4": ["drr_net_x4", *ALONE],
+            "kernels of state and guide x 8": ["drr_net_x8", *ALONE],
+            "update bias + 2": ["drr_net_keeping", *ALONE],
+        },
+    ),
+    "dabert: rates": (
+        "dabert", "sick", 4,
+        {
+            "plain encoder": ["cross_encoder", PLAIN],
+            "one rate": [PLAIN],
+            "own rate 5e-4": [OWN, "training.learning_rate=5e-4"],
+            "own rate 1e-3": [OWN, "training.learning_rate=1e-3"],
+            "own rate 5e-4, random start": [
+                OWN, "training.learning_rate=5e-4", "model.output_stddev=0.02"],
+            "own rate 5e-4, random start, cross": [
+                OWN, "training.learning_rate=5e-4", "model.output_stddev=0.02", "model.cross=true"],
+        },
+    ),
+    "ladra_net: rates": (
+        "ladra_net", "sick", 4,
+        {
+            "plain encoder": ["cross_encoder", PLAIN],
+            "one rate": [PLAIN, "training.backbone_learning_rate=0"],
+            "own rate 3e-4": [OWN, "training.learning_rate=3e-4"],
+            "own rate 1e-3": [OWN, "training.learning_rate=1e-3"],
+        },
+    ),
+    "drcn: autoencoder": (
+        "drcn", "sick", 6,
+        {
+            "autoencoder": CONNECTED,
+            "none": [*CONNECTED, "model.preset=table6_2_no_autoencoder"],
         },
     ),
     "din: dynamic weights": (
@@ -78,6 +145,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folds", type=int, default=0, help="For data without a test part.")
     parser.add_argument("--pairs", type=int, default=10_000, help="Number of generated pairs.")
+    parser.add_argument("--limit", type=int, help="Maximum number of training pairs.")
+    parser.add_argument("--backbone", help="Folder or preset of the pretrained network.")
     parser.add_argument("--out", type=Path, default=Path("hypotheses"))
     given = parser.parse_args()
     results = measuring.Results("hypotheses")
@@ -105,11 +174,14 @@ def answer(
         }
         name = f"generated {given.pairs:,}"
     else:
-        pairs = load_pairs(f"{name}:{given.data / name}")
+        pairs = dict(load_pairs(f"{name}:{given.data / name}"))
+    if given.limit:
+        pairs["train"] = pairs["train"].limit(given.limit)
     recipes = {
-        setting: load_recipe(model, name, overrides=[f"training.epochs={epochs}", *overrides])
+        setting: recipe_of(model, name, [f"training.epochs={epochs}", *overrides], given.backbone)
         for setting, overrides in settings.items()
     }
+    name += f", {len(pairs['train']):,} pairs" if given.limit else ""
     folder = given.out / "".join(c if c.isalnum() else "-" for c in f"{question} {name}")
     report = ablate(recipes, pairs, folder, seeds=given.seeds, folds=given.folds)
     means = {one["name"]: one for one in report["matchers"]}
@@ -133,6 +205,17 @@ def answer(
                 "verdict": pair["verdict"],
             }
         )
+
+
+def recipe_of(model: str, data: str, overrides: list[str], backbone: str | None) -> Recipe:
+    """Return the recipe of a setting; one without `=` among its overrides names its model."""
+    names = [one for one in overrides if "=" not in one]
+    name = names[0] if names else model
+    changes = [one for one in overrides if "=" in one]
+    if "backbone" in get_model_class(name).arguments() and backbone:
+        changes.append(f"model.backbone={json.dumps(backbone)}")
+    base = "drr_net" if name.startswith("drr_net") else name
+    return replace(load_recipe(base, data, overrides=changes), name=name)
 
 
 if __name__ == "__main__":

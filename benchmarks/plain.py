@@ -3,7 +3,7 @@
 The networks compute what `ESIM` and `RE2` of `keras_sentmatch.applications` compute in the papers'
 sizes (RE2 with its SNLI configuration). Each sentence runs on its own through `nn.LSTM`s, packed if
 there is padding. PyTorch's LSTM has two biases where Keras has one. Sentences must not be empty.
-`plain_check.py` compares the probabilities.
+`tests/benchmarks/test_plain.py` compares the probabilities.
 """
 
 import math

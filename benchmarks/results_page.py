@@ -1,8 +1,8 @@
-"""Fill the tables and pictures of docs/results.md and docs/papers.md, and the figures of `keras-sentmatch models`.
+"""Fill the tables and pictures of the pages with results, and the figures of `keras-sentmatch models`.
 
     python benchmarks/results_page.py
 
-Each block of the page between `<!-- NAME -->` and `<!-- end -->` is made by the function NAME from
+Each block of a page between `<!-- NAME -->` and `<!-- end -->` is made by the function NAME from
 the rows in results/*.csv, so no number is typed by hand. Rows that no block selects stay in the CSV
 files.
 """
@@ -10,8 +10,8 @@ files.
 import csv
 import json
 import math
+import os
 import re
-import shutil
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -25,14 +25,16 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 from keras_sentmatch.reproduction.artefact import list_artefacts, load_artefact
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "results.md"
-PAPERS = ROOT / "docs" / "papers.md"
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", DOCS / "how-many-pairs.md", *sorted((DOCS / "results").glob("*.md"))]
+PAPERS = DOCS / "papers"
 MADE = (
     ROOT / "benchmarks" / "results" / "reproduced"
 )  # by paper and artefact; tried.csv: what was only tried
 FIGURES = ROOT / "keras_sentmatch" / "cli" / "figures.csv"
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000")  # for the color-blind
 MARKERS = "os^Dv"
+END = "<!-- end -->"
 Row = dict[str, str]
 Panel = dict[str, dict[str, tuple[float, float]]]  # label: series: value and error
 Block = tuple[list[str], Callable[[Path], None] | None]  # lines, and what draws the picture
@@ -286,12 +288,41 @@ def small_matchers() -> Block:
     return table(head, lines, 2), scatter(panels)
 
 
+FOR_WHAT = {  # model of comparison.csv: its name in the table, and when to take it
+    "hybrid": ("`hybrid`, the default", "nearly always; best with few pairs"),
+    "re2-75": ("`re2`, taught by an encoder", "smallest and fastest for one pair; needs a teacher"),
+    "cross_encoder": ("`cross_encoder`, MiniLM-L6", "as a teacher, or with a larger backbone"),
+    "drcn": ("`drcn`", "to compare with the papers"),
+    "esim": ("`esim`", "as a baseline; to rank with kept encodings"),
+}
+
+
+def which_model() -> Block:
+    lines = []
+    for model, (name, when) in FOR_WHAT.items():
+        line = [name]
+        for data in ("sick", "msrp"):
+            found = rows("comparison", contender=f"{model}:onnx", data=data, threads="1")
+            found = [row for row in found if row["backend"] == "tensorflow"]
+            line.append(f"{100 * statistics.median(numbers(found, 'accuracy')):.1f}")
+            if data == "sick":
+                facts = ("mib_on_disk", 0), ("pairs_per_s", 0), ("p50_ms", 1)
+                cells = [f"{statistics.median(numbers(found, n)):,.{d}f}" for n, d in facts]
+        lines.append([*line, *cells, when])
+    head = "model,SICK,MSRP,MiB,pairs/s,one pair ms,take it"
+    marked = table(head, lines)
+    marked[1] = "|---|" + "---:|" * 5 + "---|"
+    return marked, None
+
+
 def similarity() -> Block:
+    titles = {"stsb": "STS-B", "sick": "SICK", "negation": "negation", "antonym": "antonym"}
+    titles |= {"number": "number", "role": "role swap", "paraphrase": "paraphrases"}
     lines = [
-        [row["model"], f"{100 * float(row['spearman']):.1f}", *count(row, "pairs_per_second")]
+        [row["model"], *(f"{100 * float(row[name]):.1f}" for name in titles), *count(row, "pairs_per_second")]
         for row in rows("similarity_matcher")
-    ]
-    return table("model,Spearman,pairs/s", lines), None
+    ]  # fmt: skip
+    return table(f"model,{','.join(titles.values())},pairs/s", lines), None
 
 
 def speed() -> Block:
@@ -391,17 +422,19 @@ def mining() -> Block:
     at = ("0.7", "0.75", "0.8", "0.85")
     lines, panels = [], {}
     for row in sorted(rows("mine"), key=lambda row: int(row["sentences"])):
-        name = {"both": "matcher", "minilm": "MiniLM cosines"}[row["method"]]
-        if row["engine"] == "keras":  # the same pairs as with ONNX
-            continue
+        name = {"matcher": "matcher", "static": "static cosines", "minilm": "MiniLM cosines"}[
+            row["method"]
+        ]
         (sentences,) = count(row, "sentences")
-        recall = {share: 100 * float(row[f"recall_at_{share}"]) for share in at}
-        cells = [f"{x:.1f}" for x in recall.values()] + count(row, "seconds", "peak_mib")
+        recall = {share: 100 * float(row[f"recall_at_{share}"] or 0) for share in at}
+        cells = [f"{x:.1f}" for x in recall.values()]
+        cells += count(row, "processor_s") if row["processor_s"] else [""]
+        cells += count(row, "peak_mib")
         lines.append([sentences, name, row["candidates"], *cells])
         for share, x in recall.items():
-            place = panels.setdefault(f"{sentences} questions", {}).setdefault(share, {})
-            place[f"{name}, {row['candidates']} candidates"] = (x, 0.0)
-    head = f"sentences,method,candidates,{','.join(at)},seconds,peak MiB"
+            place = panels.setdefault(f"{sentences} sentences", {}).setdefault(share, {})
+            place[name] = (x, 0.0)
+    head = f"sentences,method,candidates,{','.join(at)},processor s,peak MiB"
     return table(head, lines, 2), dots("recall, percent, at a precision", panels)
 
 
@@ -423,10 +456,8 @@ def imperfect() -> Block:
     lines = [[k, *(said(numbers(some, n, 100)) for n in names)] for k, some in found.items()]
     names = ("recall", "precision", "precision_of_first_100")
     shares = [said(numbers(rows("audit_planted"), name, 100)) for name in names]
-    text = (
-        "`audit` found {}% of the changed labels. Of its suspects {}% had been changed, and of the "
-    )
-    text = (text + "first hundred {}%.").format(*shares)
+    text = "`audit` found {}% of the changed labels. {}% of its suspects, and {}% of the first hundred, "
+    text = (text + "had been changed.").format(*shares)
     return [text, "", *table("class weights,precision,recall,F1,average precision", lines)], None
 
 
@@ -436,17 +467,48 @@ def serving() -> Block:
         [*count(row, "clients", "requests", "wrong"), *count(row, *names)]
         for row in rows("serving", kind="load")
     ]
+    head = "clients,requests,wrong,pairs/s,median ms,95% ms,predict 1,predict 64"
+    return table(head, lines), None
+
+
+def damaged_files() -> Block:
     names = ("cases", "answered", "refused", "failed")
     files = [f"{sum(int(row[name]) for row in rows('mutations')):,}" for name in names]
     text = "{} damaged or hostile files were tried: {} led to a prediction, {} to an error message"
-    text = (text + " of this library, and {} to anything else.").format(*files)
-    head = "clients,requests,wrong,pairs/s,median ms,95% ms,predict 1,predict 64"
-    return [*table(head, lines), "", text], None
+    return [(text + " of this library, and {} to anything else.").format(*files)], None
+
+
+def rereading() -> Block:
+    half = "model.depth=1 model.units=100 model.attention_units=100 model.hidden_units=100"
+    half += " training.dtype_policy=mixed_bfloat16"
+    groups = grouped(rows("rereading", backend="tensorflow", settings=half), "steps")
+    lines, panel = [], {}
+    for (steps,), found in sorted(groups.items(), key=lambda item: int(item[0][0])):
+        test = numbers(found, "test", 100)
+        distinct, weight = (
+            statistics.mean(numbers(found, name)) for name in ("distinct", "weight")
+        )
+        lines.append([steps, f"{distinct:.2f}", f"{weight:.2f}", said(test)])
+        panel[steps] = {"": point(test)}
+    head = "words read,different words,weight of each,test accuracy"
+    return table(head, lines, 0), dots("test accuracy, percent, by words read", {"": panel})
+
+
+def mechanisms() -> Block:
+    lines = [
+        [row["question"], row["data"], row["setting"], row["base"]]
+        + [f"{100 * float(row['difference']):+.1f}"]
+        + [f"{100 * float(row['low']):+.1f} to {100 * float(row['high']):+.1f}", row["verdict"]]
+        for row in rows("hypotheses")
+    ]
+    head = "mechanism,data,with,compared with,difference,95% interval,verdict"
+    return (table(head, lines, 4) if lines else ["No row is recorded yet."]), None
 
 
 BLOCKS = (
-    defaults, few_pairs, papers_models, public_codes, small_matchers, similarity, speed, gpu,
-    robustness, calibration, mining, ranking, imperfect, serving,
+    which_model, defaults, few_pairs, papers_models, public_codes, small_matchers, similarity,
+    speed, gpu, robustness, calibration, mining, ranking, imperfect, damaged_files, serving,
+    rereading, mechanisms,
 )  # fmt: skip
 
 
@@ -481,23 +543,31 @@ def model_figures() -> str:
     return "\n".join(lines) + "\n"
 
 
-def picture_of(block: Callable[[], Block]) -> str:
-    return f"images/results-{block.__name__.replace('_', '-')}.png"
+def picture_of(block: Callable[[], Block]) -> Path:
+    return DOCS / "images" / f"results-{block.__name__.replace('_', '-')}.png"
 
 
-def filled(text: str) -> str:
-    """Return the page with new blocks."""
+def filled(page: Path, text: str) -> str:
+    """Return the text of a page with new blocks."""
     for block in BLOCKS:
-        name = block.__name__
-        lines, draw = block()
-        mark, end = f"<!-- {name} -->", "<!-- end -->"
-        if text.count(mark) != 1:
-            raise SystemExit(f"{PAGE.name} has {text.count(mark)} blocks {mark} … {end}.")
-        shown = [f"![{name.replace('_', ' ')}]({picture_of(block)})", ""] if draw else []
-        before, _, rest = text.partition(mark)
-        after = rest.partition(end)[2]
-        text = "\n".join([before + mark, "", *lines, "", *shown, end + after])
+        mark = f"<!-- {block.__name__} -->"
+        if mark in text:
+            lines, draw = block()
+            picture = os.path.relpath(picture_of(block), page.parent)
+            shown = [f"![{block.__name__.replace('_', ' ')}]({picture})", ""] if draw else []
+            before, _, rest = text.partition(mark)
+            after = rest.partition(END)[2]
+            text = "\n".join([before + mark, "", *lines, "", *shown, END + after])
     return text
+
+
+def check_places(texts: Iterable[str]) -> None:
+    """Refuse pages on which a block is missing, or stands twice."""
+    whole = "".join(texts)
+    for block in BLOCKS:
+        mark = f"<!-- {block.__name__} -->"
+        if whole.count(mark) != 1:
+            raise SystemExit(f"The pages have {whole.count(mark)} blocks {mark} … {END}.")
 
 
 # === Tables and figures of the papers, as `keras-sentmatch reproduce` made them ===
@@ -533,19 +603,16 @@ def anchor_of(name: str) -> str:
 def made_of(name: str) -> str:
     """Return the picture, if there is one, and the table with its caption."""
     found = []
-    if (MADE / name / "figure.png").is_file():
-        found.append(f"![{load_artefact(name).title}](papers/{artefact_picture(name)})")
+    picture = f"papers-{name.replace('/', '-').replace('_', '-')}.png"
+    if (DOCS / "images" / picture).is_file():
+        found.append(f"![{load_artefact(name).title}](../images/{picture})")
     _, _, text = (MADE / name / "table.md").read_text("utf-8").partition("\n")
     found.append(text.strip())
     return "\n\n".join(found)
 
 
-def artefact_picture(name: str) -> str:
-    return f"{name.replace('/', '-').replace('_', '-')}.png"
-
-
 def filled_papers(text: str) -> str:
-    """Return docs/papers.md with new blocks: `<!-- PAPER -->` and `<!-- PAPER/ARTEFACT -->`."""
+    """Return a page of docs/papers with new blocks: `<!-- PAPER -->` and `<!-- PAPER/ARTEFACT -->`."""
 
     def block(match: re.Match[str]) -> str:
         name = match[1]
@@ -557,17 +624,16 @@ def filled_papers(text: str) -> str:
 
 def main() -> None:
     measuring.parser(__doc__).parse_args()
-    PAGE.write_text(filled(PAGE.read_text("utf-8")), "utf-8")
+    check_places(page.read_text("utf-8") for page in PAGES)
+    for page in PAGES:
+        page.write_text(filled(page, page.read_text("utf-8")), "utf-8")
     FIGURES.write_text(model_figures(), "utf-8")
-    PAPERS.write_text(filled_papers(PAPERS.read_text("utf-8")), "utf-8")
-    (PAPERS.parent / "papers").mkdir(exist_ok=True)
-    for path in MADE.glob("*/*/figure.png"):
-        name = f"{path.parts[-3]}/{path.parts[-2]}"
-        shutil.copyfile(path, PAPERS.parent / "papers" / artefact_picture(name))
+    for page in PAPERS.glob("*.md"):
+        page.write_text(filled_papers(page.read_text("utf-8")), "utf-8")
     for block in BLOCKS:
         draw = block()[1]
         if draw:
-            draw(PAGE.parent / picture_of(block))
+            draw(picture_of(block))
 
 
 if __name__ == "__main__":

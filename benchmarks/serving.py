@@ -156,7 +156,7 @@ def main() -> None:
     parser = measuring.parser(__doc__)
     parser.add_argument("--run", required=True, help="a run folder")
     parser.add_argument("--pairs", default="embedded", help="pairs to send: as --data takes them")
-    parser.add_argument("--engine", default="keras", help="keras or onnx")
+    parser.add_argument("--engine", default="onnx", help="keras or onnx")
     parser.add_argument("--backend", default=os.environ.get("KERAS_BACKEND", "torch"))
     parser.add_argument("--clients", default="8,64", help="how many at once, one after the other")
     parser.add_argument("--seconds", type=float, default=600, help="for each number of clients")

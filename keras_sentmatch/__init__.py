@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from keras_sentmatch.corpus import mine as mine
     from keras_sentmatch.explanations import explain as explain
     from keras_sentmatch.exports import export as export
-    from keras_sentmatch.exports import load as load
     from keras_sentmatch.inference import Matcher as Matcher
+    from keras_sentmatch.inference import load as load
 
 _names = {
     "Matcher": "inference",
     "explain": "explanations",
     "export": "exports",
     "group": "corpus",
-    "load": "exports",
+    "load": "inference",
     "mine": "corpus",
 }
 _packages = [

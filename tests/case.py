@@ -19,7 +19,7 @@ class Case:
         make: `make(**overrides)` returns a new layer: a `functools.partial` of the class with
             keyword arguments only.
         inputs: Arrays by name of `call` argument, or of a functional model's input.
-        weights: Numbers of trainable and of non-trainable parameters.
+        weights: Numbers of trainable and of non-trainable parameters. None if another test asserts them.
         oracle: `oracle(layer, **inputs)` in NumPy, with the structure of the outputs.
         name: Test id. Defaults to the class name.
         options: Further arguments of a layer's `call`, the same in every call.
@@ -36,7 +36,7 @@ class Case:
 
     make: Callable[..., keras.layers.Layer]
     inputs: Mapping[str, np.ndarray]
-    weights: tuple[int, int]
+    weights: tuple[int, int] | None
     oracle: Callable[..., Any] | None = None
     name: str = ""
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -47,7 +47,6 @@ OPTIONAL = {
     "tensorboard",
     "tensorflow",
     "tensorflow_text",
-    "tf2onnx",
     *BACKENDS,
 }
 LEFT_OUT = pytest.StashKey[Counter]()

@@ -101,7 +101,7 @@ def _words(folder: Path, name: str) -> None:
         NAMES,
         task="classification",
         info={"source": source},
-        learned=LearnedPairs(keys, scores, np.arange(3)),
+        learned=LearnedPairs(keys, scores, np.arange(3), np.arange(3)),
     )
     matcher.save(folder)
     metrics = {"identity": {"seed": 0}, "interrupted": False, "test": {"accuracy": 0.5}}

@@ -38,11 +38,11 @@ class Fault:
 FAULTS = r"""
 @ keras_sentmatch/ops/masking.py | tests/ops tests/layers/test_recurrent.py
 masked softmax: an empty row is not all zeros
-- weights = ops.exp(wide) * ops.cast(mask, wide.dtype)
-+ weights = ops.exp(wide)
+- ops.softmax(wide, axis=axis) * ops.cast(mask, wide.dtype)
++ ops.softmax(wide, axis=axis)
 masked softmax: wrong axis
-- total = ops.sum(weights, axis=axis, keepdims=True)
-+ total = ops.sum(weights, axis=1, keepdims=True)
+- ops.softmax(wide, axis=axis)
++ ops.softmax(wide, axis=1)
 masked mean: padding is counted
 - ops.maximum(ops.sum(weights, axis=axis), 1.0)
 + ops.cast(ops.shape(wide)[axis], wide.dtype)

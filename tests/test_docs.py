@@ -5,7 +5,9 @@ import importlib
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import typer.main
 
@@ -13,6 +15,7 @@ from keras_sentmatch.cli import app
 from keras_sentmatch.cli.catalog import BUILT_IN
 from keras_sentmatch.data.formats import list_formats
 from keras_sentmatch.training.config import CONFIGS
+from tests.case import value
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -26,11 +29,21 @@ def blocks(text: str, *languages: str) -> list[str]:
     return [code for language, code in FENCE.findall(text) if language in languages]
 
 
-def anchors(text: str) -> set[str]:
-    """What GitHub makes of the headings."""
+def anchors(page: Path) -> set[str]:
+    """What GitHub makes of the headings; of code, the functions, classes and `Class.method`."""
+    text = page.read_text("utf-8")
+    if page.suffix == ".py":
+        return {name for node in ast.parse(text).body for name in defined(node)}
     titles = re.findall(r"^#+ +(.+)$", FENCE.sub("", text), re.MULTILINE)
     plain = (re.sub(r"[^\w\- ]", "", title.lower()) for title in titles)
     return {title.strip().replace(" ", "-") for title in plain}
+
+
+def defined(node: ast.AST, prefix: str = "") -> list[str]:
+    if not isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+        return []
+    names = [name for child in node.body for name in defined(child, f"{prefix}{node.name}.")]
+    return [prefix + node.name, *names]
 
 
 def broken_links(page: Path) -> list[str]:
@@ -42,7 +55,7 @@ def broken_links(page: Path) -> list[str]:
             continue
         name, _, anchor = link.partition("#")
         target = page.parent / name if name else page
-        known = target.exists() and (not anchor or anchor in anchors(target.read_text("utf-8")))
+        known = target.exists() and (not anchor or anchor in anchors(target))
         if not known:
             broken.append(link)
     return broken
@@ -70,6 +83,28 @@ def parse(line: str) -> None:
             command.make_context(name, rest)
 
 
+def faults_of_form(text: str) -> list[str]:
+    """What a page's Markdown has against it: headings, fences, white space."""
+    found = [line for line in text.splitlines() if line != line.rstrip()]
+    fences = re.findall(r"^```(.*)$", text, re.MULTILINE)
+    found += ["a fence without a language" for mark in fences[::2] if not mark]
+    levels = [len(marks) for marks in re.findall(r"^(#+) ", FENCE.sub("", text), re.MULTILINE)]
+    found += ["not one title, first"] * (levels[:1] != [1] or levels.count(1) != 1)
+    found += [f"level {b} below {a}" for a, b in zip(levels, levels[1:]) if b > a + 1]
+    return found + ["no line feed at the end"] * (not text.endswith("\n"))
+
+
+@each_page
+def test_markdown_is_well_formed(page: Path) -> None:
+    assert faults_of_form(page.read_text("utf-8")) == []
+
+
+def test_the_pages_are_short() -> None:
+    words = {page.name: len(re.findall(r"\S*\w\S*", page.read_text("utf-8"))) for page in PAGES}
+    assert sum(words.values()) <= 35_000
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
+
+
 @each_page
 def test_links_lead_somewhere(page: Path) -> None:
     assert broken_links(page) == []
@@ -78,7 +113,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 @each_page
 def test_named_source_files_exist(page: Path) -> None:
     names = re.findall(r"`([\w.-]+(?:/[\w.-]+)+\.(?:py|toml))`", page.read_text("utf-8"))
-    assert [n for n in names if not (ROOT / n).is_file() and "NAME" not in n] == []
+    assert [n for n in names if not (ROOT / n).is_file() and not re.search("NAME|means", n)] == []
 
 
 @each_page
@@ -101,11 +136,6 @@ def test_command_lines_parse(page: Path) -> None:
         except Exception as error:
             message = getattr(error, "format_message", lambda error=error: repr(error))()
             pytest.fail(f"{line}: {message}")
-
-
-def test_every_page_can_be_reached_from_the_index() -> None:
-    index = (ROOT / "docs" / "index.md").read_text("utf-8")
-    assert [page.name for page in PAGES[2:] if f"({page.name})" not in index[1:]] == ["index.md"]
 
 
 def test_the_tests_that_the_page_on_security_names_exist() -> None:
@@ -145,22 +175,50 @@ def test_the_pages_name_everything_public() -> None:
     wanted = {
         "ops-and-layers.md": [*ops.__all__, *layers.__all__],
         "training.md": [key for config in CONFIGS.values() for key in config.keys()],
-        "models.md": [preset for model in models for preset in model.presets],
+        "models.md": [preset for model in models for preset in model.presets]
+        + applications.list_models(),
         "command-line.md": list(typer.main.get_command(app).commands),  # type: ignore[attr-defined]
-        "../README.md": applications.list_models(),
     }
     for page, names in wanted.items():
         text = (ROOT / "docs" / page).read_text("utf-8")
         assert [name for name in names if f"`{name}`" not in text] == [], page
 
 
+def test_the_model_of_the_page_agrees_with_its_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applications = importlib.import_module("keras_sentmatch.applications")
+    registry = importlib.import_module("keras_sentmatch.applications.registry")
+    monkeypatch.setattr(registry, "_MODELS", dict(registry._MODELS))
+    page = (ROOT / "docs" / "adding-a-model.md").read_text("utf-8")
+    (model,), (test,) = blocks(page, "python"), blocks(page, "py")
+    (tmp_path / "means.py").write_text(model, "utf-8")
+    (name,) = registry.load_models(tmp_path / "means.py")
+    monkeypatch.setattr(applications, "Means", registry.get_model_class(name), raising=False)
+    names: dict[str, Any] = {}
+    exec(compile(test, "test_means.py", "exec"), names)
+    (case,) = names["CASES"]
+    made = case.make()
+    here, there = made(case.inputs), case.oracle(made, **case.inputs)
+    np.testing.assert_allclose(value(here), there, rtol=1e-5)
+
+
 # --- these tests can fail ---
+
+
+def test_faults_of_form_are_seen() -> None:
+    assert faults_of_form("# A\n\n## B\n\n```text\nx\n```\n") == []
+    bad = "## A \n#### B\n```\nx\n```"
+    assert len(faults_of_form(bad)) == 5
 
 
 def test_broken_pages_are_seen(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# One title\n[a](#one-title) [b](#no) [c](no.md) [d](https://example.org/no)")
-    assert broken_links(page) == ["#no", "no.md"]
+    with page.open("a") as file:
+        file.write("[e](code.py#A.f) [f](code.py#A.g)")
+    (tmp_path / "code.py").write_text("class A:\n    def f(self):\n        pass\n")
+    assert broken_links(page) == ["#no", "no.md", "code.py#A.g"]
     text = "Say `A=1 keras-sentmatch models`.\n```bash\npip x && keras-sentmatch \\\n  train\n```\n"
     assert [line.split() for line in commands(text)] == [
         ["keras-sentmatch", "train"],

@@ -16,9 +16,9 @@ PACKAGES = {"keras_sentmatch": "keras_sentmatch"} | {
 }
 # What a module may import inside a function: what is optional, or heavy.
 LAZY = set(
-    "ai_edge_litert datasets faiss h5py jax keras keras_hub keras_tuner matplotlib nltk onnx onnxruntime "
+    "ai_edge_litert datasets h5py jax keras keras_hub keras_tuner matplotlib nltk onnxruntime "
     "openpyxl pandas pyarrow regex rich safetensors scipy sentencepiece sklearn spacy tensorboard tensorflow "
-    "tensorflow_datasets tensorflow_text tf2onnx tokenizers torch".split()
+    "tensorflow_datasets tensorflow_text tokenizers torch".split()
 )
 # The same in the library: what loads Keras, needed or not.
 LAZY_OWN = {
@@ -27,7 +27,7 @@ LAZY_OWN = {
     ("keras_sentmatch.inference.matcher", "keras_sentmatch.inference.compiled"),
     ("keras_sentmatch.inference.run_folder", "keras_sentmatch.applications"),
     ("keras_sentmatch.inference.matcher", "keras_sentmatch.applications"),
-    ("keras_sentmatch.exports.loading", "keras_sentmatch.exports.exporting"),
+    ("keras_sentmatch.inference.loading", "keras_sentmatch.inference.onnx_export"),
     ("keras_sentmatch.analysis.comparing", "keras_sentmatch.inference.run_folder"),
     ("keras_sentmatch.training.recipe", "keras_sentmatch.applications"),
     ("keras_sentmatch.training.recipe", "keras_sentmatch.applications.hyperparameters"),

@@ -250,6 +250,9 @@ class _Study:
             log.info(f"Chief at {address}; start the workers")
         if oracle.end_order:
             log.info(f"Resuming after {len(oracle.end_order)} trials")
+            if process != "worker":  # the search may have been killed while a trial ended
+                self.tidy()
+                oracle.save()
         try:
             runner.search()
         except FatalError as error:
@@ -304,6 +307,14 @@ class _Study:
         return self.folder / f"trial_{trial_id}" / f"seed-{self.seed}"
 
     def trial_ended(self) -> None:
+        """Say what came out of the last trial, and tidy up."""
+        trials = self.tidy()
+        last = next(row for row in trials.rows if row["trial"] == self.oracle.end_order[-1])
+        failed = last["score"] is None
+        outcome = last["error"] if failed else f"{self.monitor} {last['score']:.4f}"
+        log.info(f"trial {last['trial']}  {self.space.format(trials.chosen(last))}  {outcome}")
+
+    def tidy(self) -> Trials:
         """Write the table and the best recipe, and keep only the best model."""
         trials = self.trials()
         trials.write()
@@ -320,10 +331,7 @@ class _Study:
         if best is not None:
             recipe = self._recipe(self.oracle.trials[best])
             replace_file(self.folder / "best_recipe.toml", recipe.to_toml())
-        last = next(row for row in trials.rows if row["trial"] == self.oracle.end_order[-1])
-        failed = last["score"] is None
-        outcome = last["error"] if failed else f"{self.monitor} {last['score']:.4f}"
-        log.info(f"trial {last['trial']}  {self.space.format(trials.chosen(last))}  {outcome}")
+        return trials
 
     def _recipe(self, trial: "Trial") -> Recipe:
         from keras_sentmatch.tuning._tuner import recipe_of

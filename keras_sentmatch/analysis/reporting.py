@@ -37,6 +37,7 @@ def report(
     translate: Translate | None = None,
     opposite: tuple[str, str] | None = None,
     entries: str = "all",
+    form: str = "own",
     annotations: str | Path | None = None,
     top: int = 20,
     examples: int = 5,
@@ -56,6 +57,7 @@ def report(
         translate: The function that `BackTrans` needs, see `transform`.
         opposite: The positive and the negative label, see `transform`.
         entries: The words that transformations may write, see `transform`.
+        form: Form of the changed pairs, see `transform`.
         annotations: File with the categories of pairs, used instead of the rules. Each line has a
             pair's id, a tab, and names between tabs.
         top: Number of most confident errors to list.
@@ -121,7 +123,7 @@ def report(
     for name in TRANSFORMATIONS if transformations == "all" else asked:
         given: Any = {"lexicon": lexicon, "translate": translate, "opposite": opposite}
         try:
-            made = transform(labeled, name, seed=seed, entries=entries, **given)
+            made = transform(labeled, name, seed=seed, entries=entries, form=form, **given)
         except InputError as error:
             if transformations != "all":
                 raise

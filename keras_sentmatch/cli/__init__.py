@@ -35,6 +35,13 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
+# Packages that an installation for predictions alone lacks, and the extra that installs each.
+EXTRAS = dict.fromkeys(("keras", "sklearn", "matplotlib", "tomli_w"), "train") | {
+    "keras_hub": "bert",
+    "keras_tuner": "tuner",
+    "pandas": "frames",
+    "pyarrow": "frames",
+}
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(train, tune, evaluate, calibrate, report, compare, predict, rank, mine, audit),
     *(explain, serve, export, models, reproduce),
@@ -73,6 +80,14 @@ def main(arguments: list[str] | None = None) -> None:
             app(arguments, prog_name="keras-sentmatch")
     except InputError as error:
         message = str(error)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0]
+        if package not in EXTRAS:
+            raise
+        message = (
+            f"This command needs {package}, which is not installed. Run pip install "
+            f'"keras-sentmatch[{EXTRAS[package]}]".'
+        )
     except OSError as error:  # not writable, disk full
         message = f"{error.filename or 'a file'}: {error.strerror or error}."
     print("error:", printable(" ".join(message.split())), file=sys.stderr)

@@ -51,7 +51,8 @@ def use_backend(asked: str | None, imports_keras: bool = True) -> str:
 
             # Keras would import TensorFlow only to know its types.
             module_utils.tensorflow._available = False
-    log.info("backend: %s (from %s)", name, source)
+    if imports_keras:
+        log.info("backend: %s (from %s)", name, source)
     return name
 
 

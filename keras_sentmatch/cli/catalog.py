@@ -106,7 +106,7 @@ def _list_models(as_json: bool) -> None:
         figures = {name: found for name, *found in csv.reader(file)}
     rows = []
     for name, (parameters, good_for) in MODELS.items():
-        accuracy, speed = (float(text) if text else None for text in figures[name])
+        accuracy, speed = (float(text) if text else None for text in figures.get(name, ("", "")))
         rows.append((name, parameters, accuracy, speed and int(speed), good_for))
     if as_json:
         keys = ("name", "parameters", "sick", "pairs_per_second", "good_for")

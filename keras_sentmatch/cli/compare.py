@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from keras_sentmatch.cli import options
+from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import Report, next_step, print_report, print_table, say, title
 from keras_sentmatch.cli.options import option
 from keras_sentmatch.cli.runs import Engine, LabeledPairs, Scoring
@@ -43,9 +44,9 @@ def compare(
 ) -> None:
     """Test whether runs differ on the same pairs by more than chance."""
     if train:
-        if scoring.engine is not Engine.KERAS:
+        if scoring.engine is Engine.ONNX:
             raise InputError("--engine cannot be combined with --train, which trains with Keras.")
-        scoring.use_backend()
+        use_backend(scoring.backend)
         print_report(_train(runs, labeled, seeds, folds, out), out, _save, as_json, _print)
         return
     if seeds is not None or folds is not None:

@@ -120,6 +120,8 @@ def mine(
             PAIR if not groups else (*GROUP, *dict.fromkeys(["sentence", "score", *texts[0][0]]))
         )
         _write(out, found, names, corpus, len(sentences[0]))
+        for name in (f"{out}.partial", f"{out}.partial.json"):
+            Path(name).unlink(missing_ok=True)
         log.info("%s in %s", f"{len(found):,} {'groups' if groups else 'pairs'}", out)
     elif found:
         heads = ["size", "representative"] if groups else PAIR
@@ -246,6 +248,8 @@ def read_sentences(column: str | None, paths: list[Path], own: Sequence[str]) ->
         )
     found = []
     for path in paths:
+        if path.exists() and not path.is_file():  # opening a pipe would wait forever
+            raise InputError(f"{path} is a folder, a device or a pipe. Give a file of sentences.")
         table = path.suffix in TABLES
         found.append(_table_rows(path, column or "sentence", own) if table else list(_lines(path)))
         if not found[-1]:

@@ -96,7 +96,7 @@ def calibrate(
         return
     before, after = report["before"], report["after"]
     rows = [(name, before[name], after[name]) for name in before if name != "reliability"]
-    print_table(["metric", "before", "after"], rows, title(facts))
+    print_table(["metric", "before", "after, on the same pairs"], rows, title(facts))
     say(f"temperature {report['temperature']:.4g}")
     if report["threshold"] is not None:
         say(f"{loaded.class_names('a threshold')[1]} is predicted above {report['threshold']:.4g}")

@@ -50,7 +50,7 @@ def explain(
         raise InputError("--limit needs a FILE of pairs.")
     asked.source = asked.source.as_in(source_of(run, needed=False))
     pairs = asked.read()
-    matcher = scoring.load(run).matcher
+    matcher = scoring.load(run, "keras").matcher
     from keras_sentmatch.explanations.explanation import explain as explain_pairs
     from keras_sentmatch.explanations.explanation import save_overview
 
@@ -102,7 +102,7 @@ def _probe(
         raise InputError("--probe needs a FILE of pairs; with labels it measures accuracy too.")
     asked.source = asked.source.as_in(source_of(run, needed=False))
     pairs = asked.read()
-    loaded = scoring.load(run)
+    loaded = scoring.load(run, "keras")
     from keras_sentmatch.explanations.probe import COLUMNS
     from keras_sentmatch.explanations.probe import probe as measure
 

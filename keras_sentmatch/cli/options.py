@@ -42,7 +42,7 @@ Run = Annotated[
     Path,
     typer.Argument(
         metavar="RUN",
-        help="A run folder; or `similarity`, the built-in matcher, which needs no training.",
+        help="A run folder. Without training: `similarity`, the built-in matcher, or `static`, word vectors.",
     ),
 ]
 

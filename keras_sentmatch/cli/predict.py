@@ -55,8 +55,8 @@ def predict(
     else:
         from keras_sentmatch.inference.answer_file import AnswerFile
 
-        scoring.use_backend()
-        facts: dict[str, Any] = {"run": digest_of(run), "--engine or --backend": scoring.runs_on}
+        facts: dict[str, Any] = {"run": digest_of(run)}
+        facts["--engine or --backend"] = scoring.backend or scoring.engine or "default"
         facts |= {"--batch-size": scoring.batch_size}
         facts |= {f"--{n.replace('_', '-')}": value for n, value in asked.reading().items()}
         _write(stream, run, scoring, AnswerFile(out, format, facts, resume=resume))

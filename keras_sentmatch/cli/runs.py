@@ -42,15 +42,15 @@ class Run:
     first: "Matcher"
 
     @classmethod
-    def load(cls, folder: Path, engine: str = "keras") -> "Run":
+    def load(cls, folder: Path, engine: str | None = "keras") -> "Run":
         """Load a run of `train`, with one seed or with several."""
-        from keras_sentmatch.exports import load
+        from keras_sentmatch.inference import load
 
         matcher: Any = load(folder, engine=engine)
         members = getattr(matcher, "members", [matcher])
-        if engine == "keras" and sys.modules["keras"].config.backend() == "tensorflow":
-            for member in members:  # XLA's compilation takes longer than most files of pairs
-                member.model.jit_compile = False
+        for member in members:
+            if member.engine == "keras" and sys.modules["keras"].config.backend() == "tensorflow":
+                member.model.jit_compile = False  # XLA's compilation takes longer than most files
         return cls(folder, matcher, members[0])
 
     def class_names(self, what: str) -> tuple[str, ...]:
@@ -63,7 +63,8 @@ class Run:
 
     def log_encoding(self) -> None:
         """Log how many sentences were truncated and how many words were unknown."""
-        log.info("%s", self.first.encoder.report)
+        if self.matcher.engine != "static":
+            log.info("%s", self.first.encoder.report)
 
 
 def digest_of(folder: Path) -> str:
@@ -84,9 +85,11 @@ def cards_of(folder: Path) -> dict[Path, dict[str, Any]]:
 
     Keras is not imported.
     """
-    from keras_sentmatch.inference.run_folder import is_packaged, members_of, read_card
+    from keras_sentmatch.inference.run_folder import STATIC, is_packaged, members_of, read_card
 
-    return {} if is_packaged(folder) else {path: read_card(path) for path in members_of(folder)}
+    if is_packaged(folder) or is_packaged(folder, STATIC):
+        return {}
+    return {path: read_card(path) for path in members_of(folder)}
 
 
 def check_label(folder: Path, label: str | None) -> None:
@@ -138,7 +141,11 @@ def recorded_source(facts: Any, folder: Path) -> Source:
 
 
 def suggest_explain(folder: Path, one: str, two: str) -> None:
-    """Suggest the page of a pair as the next step."""
+    """Suggest the page of a pair as the next step, unless there is no model to look into."""
+    from keras_sentmatch.inference.run_folder import STATIC, is_packaged
+
+    if is_packaged(folder, STATIC):
+        return
     pair = "--sentence1", one, "--sentence2", two
     next_step(
         "explain", folder, *pair, "--out", "page.html", why="see what the prediction is based on"
@@ -152,31 +159,42 @@ class Scoring:
     batch_size: Annotated[int, option("Maximum number of pairs per batch.", min=1)] = 64
     backend: options.Backend = None
     engine: Annotated[
-        Engine,
-        option("onnx is the fastest on a CPU. Its model is made once, which needs TensorFlow."),
-    ] = Engine.KERAS
+        Engine | None,
+        option(
+            "What runs the model. Default: onnx, the fastest on a CPU, if the run has its model and "
+            "no --backend is given; otherwise keras."
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         self.runs_on = ""  # the backend, or another engine, as reports name it
 
-    def use_backend(self) -> None:
-        """Choose the backend, once."""
-        if not self.runs_on:
-            chosen = use_backend(self.backend, imports_keras=self.engine is Engine.KERAS)
-            self.runs_on = chosen if self.engine is Engine.KERAS else self.engine.value
+    @property
+    def named(self) -> str | None:
+        """The engine that the options name."""
+        return self.engine.value if self.engine else "keras" if self.backend else None
 
-    def load(self, folder: Path) -> Run:
-        """Load a run on the chosen backend."""
-        cards_of(folder)
-        self.use_backend()
+    def load(self, folder: Path, engine: str | None = None) -> Run:
+        """Load a run on the chosen engine, or on another one."""
+        from keras_sentmatch.inference.onnx import has_model, is_installed
+
+        engine, members = engine or self.named, cards_of(folder)
+        on_keras = engine == "keras" or not (members and all(map(has_model, members)))
+        backend = ""
+        if engine == "keras" or is_installed("keras"):
+            backend = use_backend(self.backend, imports_keras=on_keras)
         with working(f"loading {folder}"):
-            return Run.load(folder, self.engine.value)
+            run = Run.load(folder, engine)
+        self.runs_on = backend if run.matcher.engine == "keras" else run.matcher.engine
+        return run
 
     def working(self, pairs: Sized | None) -> AbstractContextManager[Any]:
         """Show that pairs are scored; JAX and TensorFlow first compile the model."""
         if pairs is None:  # scored before
             return nullcontext()
-        compiles = "" if self.runs_on in ("torch", "onnx") else ", compiling the model first"
+        compiles = (
+            "" if self.runs_on in ("torch", "onnx", "static") else ", compiling the model first"
+        )
         return working(f"scoring {len(pairs):,} pair{'s' * (len(pairs) != 1)}{compiles}")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from keras_sentmatch.cli.options import option
-from keras_sentmatch.cli.runs import Run, Scoring, cards_of
+from keras_sentmatch.cli.runs import Scoring, cards_of
 from keras_sentmatch.cli.sources import Source
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.text.tokens import read_text
@@ -61,7 +61,6 @@ def serve(
         log.warning(
             "anyone who can reach %s can send requests; --api-key-file requires a key", host
         )
-    scoring.use_backend()
     from keras_sentmatch.inference.matcher import run_folder
     from keras_sentmatch.service.app import make_app
     from keras_sentmatch.service.batching import ServedRun
@@ -74,8 +73,7 @@ def serve(
             ServedRun.start(
                 name,
                 run_folder(folder),
-                lambda folder: Run.load(folder, scoring.engine.value).matcher,
-                engine=scoring.engine.value,
+                lambda folder: scoring.load(folder).matcher,
                 batch_size=scoring.batch_size,
                 most_waiting=max(16_384, limits.pairs),
                 observe=functools.partial(metrics.batch, name),

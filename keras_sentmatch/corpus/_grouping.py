@@ -1,5 +1,6 @@
 """Groups of sentences that match each other."""
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterable, Sequence
@@ -7,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_sentmatch.corpus._cells import Array
 from keras_sentmatch.corpus._mining import Miner
-from keras_sentmatch.corpus._retrieval import Array
 from keras_sentmatch.inference.base import Prediction
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def group(
         label: The label whose probability is the score, as for `mine`.
         candidates: Number of candidates per sentence. Defaults to `10`.
         batch_size: Maximum number of pairs per batch. Defaults to `64`.
-        partial: File that keeps the scores of candidates meanwhile, as for `mine`.
+        partial: File that keeps the scores of candidates, as for `mine`.
 
     Returns:
         A list of predictions, the largest group first, with the number `group`; `size`;
@@ -62,21 +63,22 @@ def group(
         print(found.size, found.representative)
     ```
     """
-    miner = Miner(matcher, sentences, None, label, candidates, batch_size, partial)
-    least = miner.threshold(threshold)
-    edges, _ = miner.edges(least)
-    parts, refused = join(len(miner.first), edges.tolist(), LARGEST)
-    if refused:
-        log.info("%d matching pairs would join groups of more than %d sentences", refused, LARGEST)
-    wanted = [np.array(part)[np.stack(np.triu_indices(len(part), 1), 1)] for part in parts]
-    found = miner.shown(miner.scores(np.concatenate([*wanted, np.zeros((0, 2), int)])))
-    miner.finish()
+    options = label, threshold, candidates, batch_size, partial
+    with contextlib.closing(Miner(matcher, sentences, None, *options)) as miner:
+        edges, _ = miner.edges()
+        parts, refused = join(len(miner.first), edges.tolist(), LARGEST)
+        if refused:
+            log.info(
+                "%d matching pairs would join groups of more than %d sentences", refused, LARGEST
+            )
+        wanted = [np.array(part)[np.stack(np.triu_indices(len(part), 1), 1)] for part in parts]
+        found = miner.shown(miner.scores(np.concatenate([*wanted, np.zeros((0, 2), int)])))
     groups, start = [], 0
     for part, pairs in zip(parts, wanted):
-        groups += _clusters(part, found[start : start + len(pairs)], least)
+        groups += _clusters(part, found[start : start + len(pairs)], miner.threshold)
         start += len(pairs)
-    alone = set(range(len(miner.first))) - {node for nodes, _ in groups for node in nodes}
-    copies = [[node] for node in sorted(alone) if len(miner.first.places[node]) > 1]
+    grouped = {node for nodes, _ in groups for node in nodes}
+    copies = [[node] for node in miner.first.copies if node not in grouped]
     groups += [(nodes, np.zeros((1, 1))) for nodes in copies]
     rows = [_describe(miner, nodes, matrix) for nodes, matrix in groups]
     rows.sort(key=lambda row: (-row["size"], row["members"][0]["index"]))
@@ -122,16 +124,16 @@ def _clusters(part: list[int], scores: Array, least: float) -> list[tuple[list[i
 
 def _describe(miner: Miner, nodes: list[int], matrix: Array) -> dict[str, Any]:
     """Describe a group by its size, its representative and its members."""
-    sentences, places = miner.first.sentences, miner.first.places
+    found = miner.first
     best = int(np.argmax(matrix.sum(axis=1)))
     order = sorted(range(len(nodes)), key=lambda row: (row != best, -matrix[best, row]))
     members = [
         {
             "index": place,
-            "sentence": sentences[nodes[row]],
+            "sentence": found.texts[place],
             "score": None if row == best else float(matrix[best, row]),
         }
         for row in order
-        for place in places[nodes[row]]
+        for place in (found.places[nodes[row]], *found.copies.get(nodes[row], ()))
     ]
-    return {"size": len(members), "representative": sentences[nodes[best]], "members": members}
+    return {"size": len(members), "representative": found[nodes[best]], "members": members}

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.corpus._retrieval import EXACT, PROBES, Array, Bm25, embed, fuse, load_faiss
+from keras_sentmatch.corpus._bm25 import Bm25, fuse
+from keras_sentmatch.corpus._cells import Array, Cells
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Prediction
 from keras_sentmatch.inference.pairs import check_count
@@ -20,9 +21,11 @@ from keras_sentmatch.safety import (
     read_object,
     working_folder,
 )
+from keras_sentmatch.vectors.static import load_static
 from keras_sentmatch.version import __version__
 
 FORMAT = 2
+PROBES = 32  # number of cells that are searched
 RESERVED = ("index", "sentence", "score")
 AGAIN = "Build the index again"
 
@@ -64,7 +67,7 @@ class Index:
             starts = np.append(0, self._ends("bm25-ends", len(words), len(scores)))
             shape = len(words), count
             self.bm25 = Bm25(words, csr_matrix((scores, rows, starts), shape=shape, copy=False))
-            self.centroids = self._array("centroids", "float32", (-1, embed([""]).shape[1]))
+            self.centroids = self._array("centroids", "float32", (-1, load_static().dim))
             self.ends = self._ends("list-ends", len(self.centroids), count)
             self.vectors = self._array("vectors", "float32", (count, self.centroids.shape[1]))
             self.rows = self._array("rows", "int64", (count,), below=count)
@@ -160,12 +163,11 @@ class Index:
         if not isinstance(query, str):
             raise InputError(f"The query is {query!r:.60}. Expected one string.")
         k = min(k, len(self))
-        near = self._nearest(embed([query])[0], k)[None]
-        found = fuse([self.bm25.search([query], k), near], k)[0]
-        return np.asarray(found[found >= 0])
+        near = self._nearest(load_static()([query])[0], k)
+        return fuse([self.bm25.search(query, k), near], k)
 
     def _nearest(self, vector: Array, k: int) -> Array:
-        """Return the rows of the nearest vectors in the nearest lists."""
+        """Return the rows of the nearest vectors in the nearest cells."""
         near = np.argsort(-(self.centroids @ vector), kind="stable")[:PROBES]
         spans = [(int(self.ends[i - 1]) if i else 0, int(self.ends[i])) for i in near]
         places = np.concatenate([np.arange(*span) for span in spans])
@@ -173,7 +175,7 @@ class Index:
         found = self.rows[places[np.argsort(-cosines, kind="stable")[:k]]]
         if not vector.any():  # no word of the query has a vector
             found = found[:0]
-        return np.pad(found, (0, k - len(found)), constant_values=-1)
+        return np.asarray(found)
 
     def rank(
         self,
@@ -210,26 +212,17 @@ class Index:
 
 def _write(folder: Path, sentences: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
     encoded = [json.dumps(row, default=_plain).encode() for row in rows]
-    bm25, vectors = Bm25.of(sentences), embed(sentences)
-    number = int(4 * len(vectors) ** 0.5) if len(vectors) > EXACT else 1
-    lists = np.zeros(len(vectors), int)
-    centroids = np.zeros((1, vectors.shape[1]), "float32")
-    if number > 1:
-        options = {"niter": 10, "max_points_per_centroid": 64, "spherical": True, "seed": 0}
-        means = load_faiss().Kmeans(vectors.shape[1], number, **options)
-        means.train(vectors)
-        centroids, lists = means.centroids, means.index.search(vectors, 1)[1][:, 0]
-    order = np.argsort(lists, kind="stable").astype("int64")
+    bm25, cells = Bm25.of(sentences), Cells(load_static()(sentences))
     arrays = {
         "content": np.frombuffer(b"".join(encoded), "uint8"),
         "content-ends": np.cumsum([len(row) for row in encoded], dtype="int64"),
         "bm25-scores": bm25.scores.data,
         "bm25-rows": bm25.scores.indices.astype("int32"),
         "bm25-ends": bm25.scores.indptr[1:].astype("int64"),
-        "vectors": vectors[order],
-        "rows": order,
-        "list-ends": np.cumsum(np.bincount(lists, minlength=number), dtype="int64"),
-        "centroids": centroids,
+        "vectors": cells.vectors[cells.rows],
+        "rows": cells.rows.astype("int64"),
+        "list-ends": cells.ends,
+        "centroids": cells.centroids,
     }
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)

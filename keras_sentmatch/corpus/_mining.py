@@ -4,26 +4,33 @@ import contextlib
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_sentmatch.corpus._retrieval import Array, Bm25, Dense, embed, fuse
+from keras_sentmatch.corpus._cells import Array, Cells
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.progress import progress_bar
 from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.inference.answer_file import AnswerFile
 from keras_sentmatch.inference.base import Prediction
 from keras_sentmatch.inference.pairs import check_count
+from keras_sentmatch.text import Tokenizer
+from keras_sentmatch.vectors.static import load_static
 
 if TYPE_CHECKING:
     from keras_sentmatch.inference import Matcher
     from keras_sentmatch.inference.ensemble import EnsembleMatcher
 
 log = logging.getLogger(__name__)
-_WINDOW = 1024  # pairs scored, and kept, at a time
+_BLOCK = 4096  # sentences read at a time
+_WINDOW = 4096  # pairs scored, and kept, at a time
+_EXAMPLES = 8192  # pairs from whose scores others are guessed
+_FEWEST = 50  # of them are taken for matching at least
+_LOST = 0.05  # share of the matching pairs among them that would not be scored
+_RIDGE = 30.0
 _COMPARED = 8  # kept scores that are computed again before a call goes on
 _LOG_ODDS = 15.0, 0.05  # largest ones that are compared, and by how much they may differ
 
@@ -41,9 +48,9 @@ def mine(
 ) -> list[Prediction]:
     """Find the pairs of a corpus that match, without scoring all pairs.
 
-    Each sentence is scored with the few candidates that two retrievers find for it: sentences with
-    the same rare words (BM25), and sentences whose built-in word vectors (English) are near. This
-    needs the extra `[corpus]`.
+    The candidates of a sentence are those whose static vectors are nearest (see `load("static")`). Among
+    many candidates, the scores of 8,192 of them teach which others are worth scoring. The number of
+    candidates that are not scored is logged.
 
     Args:
         matcher: The matcher that scores candidate pairs.
@@ -54,15 +61,17 @@ def mine(
         label: The label whose probability is the score. Required for more than two labels; of two,
             the default is the second.
         candidates: Number of candidates per sentence. More candidates find more pairs and take
-            longer in proportion. Defaults to `10`.
+            longer. Defaults to `10`.
         batch_size: Maximum number of pairs per batch. Defaults to `64`.
-        partial: File that keeps the scores (as `NAME.partial`) until all are known, so that the same
-            call continues after an interruption. Defaults to none.
+        partial: File that keeps the scores (`NAME.partial` and `NAME.partial.json`), so that the same
+            call continues after an interruption. Delete both when you have saved the result.
+            Defaults to none.
 
     Returns:
         A list of predictions, best first, with `index1` and `index2` (positions in the corpora),
         `sentence1`, `sentence2` and `score`. Within one corpus, `index1` is the smaller one. Equal
         sentences always match, whatever their score: each further copy is paired with the first one.
+        Sentences that differ only in case, spacing and final punctuation are equal.
 
     Raises:
         InputError: There are fewer than two sentences, a sentence is no string, or an argument is
@@ -77,31 +86,49 @@ def mine(
     # [{"index1": 0, "index2": 2, "sentence1": "It rains.", …, "score": 0.91}]
     ```
     """
-    miner = Miner(matcher, sentences, against, label, candidates, batch_size, partial)
-    found = miner.pairs(miner.threshold(threshold))
-    miner.finish()
-    return found
+    options = label, threshold, candidates, batch_size, partial
+    with contextlib.closing(Miner(matcher, sentences, against, *options)) as miner:
+        return miner.pairs()
 
 
 class Distinct:
-    """The distinct sentences of a list, and the positions of each."""
+    """The distinct sentences of a list, with their static vectors and the positions of each.
 
-    def __init__(self, sentences: Sequence[str], name: str, least: int = 1) -> None:
-        if isinstance(sentences, str):
+    Sentences that differ only in case, spacing and final punctuation are equal.
+    """
+
+    def __init__(self, texts: Sequence[str], name: str, least: int = 1) -> None:
+        if isinstance(texts, str):
             raise InputError(f"{name} is one string. Pass a list of sentences.")
-        places: dict[str, list[int]] = {}
-        for place, sentence in enumerate(sentences):
-            if not isinstance(sentence, str):
-                raise InputError(f"{name}[{place}] is {sentence!r:.60}. Expected a string.")
-            places.setdefault(sentence, []).append(place)
-        self.sentences, self.places = list(places), list(places.values())
-        total = sum(map(len, self.places))
-        if total < least:
-            raise InputError(f"{name} has {total} sentences. Expected at least {least}.")
-        self.sizes = total, len(self.places)
+        self.texts = list(texts)
+        for place, text in enumerate(self.texts):
+            if not isinstance(text, str):
+                raise InputError(f"{name}[{place}] is {text!r:.60}. Expected a string.")
+        if len(self.texts) < least:
+            raise InputError(f"{name} has {len(self.texts)} sentences. Expected at least {least}.")
+        self.keys: dict[str, int] = {}
+        self.places: list[int] = []  # of the first of equal sentences
+        self.copies: dict[int, list[int]] = {}  # places of the others
+        tokens, embed = Tokenizer(), load_static()
+        vectors = np.zeros((len(self.texts), embed.dim), "float16")
+        for start in range(0, len(self.texts), _BLOCK):
+            before, new = len(self), []
+            for place, text in enumerate(self.texts[start : start + _BLOCK], start):
+                words = tokens(text)
+                row = self.keys.setdefault(" ".join(words).rstrip(" .!?") or text, len(self.keys))
+                if row < len(self.places):
+                    self.copies.setdefault(row, []).append(place)
+                else:
+                    self.places.append(place)
+                    new.append(words)
+            vectors[before : len(self)] = embed.of_tokens(new)
+        self.vectors = vectors[: len(self)]
 
     def __len__(self) -> int:
-        return len(self.sentences)
+        return len(self.places)
+
+    def __getitem__(self, row: int) -> str:
+        return self.texts[self.places[row]]
 
 
 class Miner:
@@ -113,6 +140,7 @@ class Miner:
         sentences: Sequence[str],
         against: Sequence[str] | None,
         label: str | None,
+        threshold: float | None,
         candidates: int,
         batch_size: int,
         partial: str | os.PathLike[str] | None,
@@ -121,23 +149,37 @@ class Miner:
         check_count("batch_size", batch_size)
         self.matcher, self.batch_size, self.count = matcher, batch_size, candidates
         self.column = matcher.score_column(label)
+        self.threshold = self._threshold(threshold)
         self.first = Distinct(sentences, "The corpus", 2 if against is None else 1)
         self.second = self.first if against is None else Distinct(against, "The second corpus")
+        known = {} if self.alone else self.second.keys
+        equal = [(i, known[key]) for key, i in self.first.keys.items() if key in known]
+        self.equal = np.array(equal, "int32").reshape(-1, 2)  # sentences of both corpora
+        self.first.keys = self.second.keys = {}  # large, and no longer needed
         self.kept: AnswerFile | None = None
+        self.known = np.zeros(0)  # scores of an interrupted call, in the order of its pairs
         if partial is not None:
-            texts = repr((self.first.sentences, self.second.sentences)).encode()
-            facts = {"corpus": hashlib.sha256(texts).hexdigest()[:16], "--candidates": candidates}
-            facts["--label"] = label
+            digest = hashlib.sha256()
+            for text in (*self.first.texts, None, *self.second.texts):
+                digest.update(repr(text).encode())
+            facts = {"corpus": digest.hexdigest()[:16], "--candidates": candidates}
+            facts |= {"--label": label, "--threshold": self.threshold}
             facts |= {} if against is None else {"--against": True}
             exists = Path(f"{partial}.partial").exists()
             self.kept = AnswerFile(Path(partial), "tsv", facts, resume=exists)
+            self.known = _read_scores(self.kept.partial, self.kept.answers)
+
+    def close(self) -> None:
+        """Leave the partial file as it is."""
+        if self.kept is not None:
+            self.kept.close()
 
     @property
     def alone(self) -> bool:
         """Whether all pairs are of one corpus."""
         return self.second is self.first
 
-    def threshold(self, given: float | None) -> float:
+    def _threshold(self, given: float | None) -> float:
         """Return the lowest score of a pair that matches."""
         if given is not None:
             number = isinstance(given, int | float | np.number) and not isinstance(given, bool)
@@ -158,58 +200,96 @@ class Miner:
         return float(own if self.column == 1 else 1 - own)
 
     def candidates(self) -> Array:
-        """Return each pair of distinct sentences to score, once: int `[pairs, 2]`."""
-        corpus, asked = self.second.sentences, self.first.sentences
-        vectors, more = embed(corpus), int(self.alone)  # alone: a sentence finds itself
-        found = [
-            Bm25.of(corpus).search(asked, self.count + more),
-            Dense(vectors).search(vectors if self.alone else embed(asked), self.count + more),
-        ]
-        best = fuse(found, self.count + more)
-        rows = np.repeat(np.arange(len(best)), best.shape[1])
-        pairs = np.stack([rows, best.reshape(-1)], axis=1)
-        pairs = pairs[pairs[:, 1] >= 0]
+        """Return each pair of neighbors once, without equal ones: int32 `[pairs, 2]`."""
+        size, more = len(self.second), int(self.alone)  # alone: a sentence finds itself
+        rows = Cells(self.second.vectors).search(self.first.vectors, self.count + more)
+        ones, twos = np.repeat(np.arange(len(rows)), rows.shape[1]), rows.reshape(-1)
+        ones, twos = ones[twos >= 0], twos[twos >= 0]
         if self.alone:
-            pairs = np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1)
-        else:  # sentences of both corpora
-            places = {sentence: j for j, sentence in enumerate(corpus)}
-            equal = [(i, places[s]) for i, s in enumerate(asked) if s in places]
-            pairs = np.concatenate([pairs, np.reshape(equal, (-1, 2)).astype(int)])
-        return np.unique(pairs, axis=0)
+            ones, twos = np.minimum(ones, twos), np.maximum(ones, twos)
+            ones, twos = ones[ones < twos], twos[ones < twos]
+        keys = np.setdiff1d(ones * size + twos, self.equal @ [size, 1])
+        return np.stack(np.divmod(keys, size), axis=1).astype("int32")
 
-    def scores(self, pairs: Array, kept: AnswerFile | None = None) -> Array:
+    def promising(self, pairs: Array) -> tuple[Array, Array]:
+        """Return the pairs that the matcher has scored, and their scores.
+
+        If there are many, the scores of some pairs teach a linear model to guess a score from the two
+        vectors. Pairs with a low guess are not scored: so low that among the examples only `_LOST` of
+        the matching pairs have a lower one.
+        """
+        order = np.random.default_rng(0).permutation(len(pairs))
+        examples, others = pairs[order[:_EXAMPLES]], pairs[np.sort(order[_EXAMPLES:])]
+        scores = self.scores(examples)
+        if len(others) < _EXAMPLES or self.matcher.engine == "static":  # quickly scored
+            return np.concatenate([examples, others]), np.append(scores, self.scores(others))
+        matching = self.shown(scores) >= self.threshold
+        matching |= scores >= np.sort(scores)[-_FEWEST]  # few are no measure
+        guess = self._learn(examples, scores)
+        half = _EXAMPLES // 2  # each half is guessed from the other one
+        guesses = np.append(
+            self._learn(examples[half:], scores[half:])(examples[:half]),
+            self._learn(examples[:half], scores[:half])(examples[half:]),
+        )
+        least = np.quantile(guesses[matching], _LOST)
+        blocks = np.array_split(others, len(others) // _WINDOW + 1)
+        hopeful = np.concatenate([guess(block) >= least for block in blocks])
+        log.info(
+            "%s candidates are not scored, because their vectors promise a low score. About %.0f%% of "
+            "the matching pairs are among them",
+            f"{np.sum(~hopeful):,}",
+            100 * _LOST,
+        )
+        others = others[hopeful]
+        return np.concatenate([examples, others]), np.append(scores, self.scores(others))
+
+    def _learn(self, pairs: Array, scores: Array) -> Callable[[Array], Array]:
+        """Return a function that guesses the scores of pairs: ridge regression on these."""
+
+        def facts(some: Array) -> Array:
+            one = self.first.vectors[some[:, 0]].astype("float32")
+            two = self.second.vectors[some[:, 1]].astype("float32")
+            return np.concatenate([one * two, np.abs(one - two), np.ones((len(some), 1))], axis=1)
+
+        x, y = facts(pairs), scores.clip(*np.quantile(scores, [0.01, 0.99]))
+        scale = np.sqrt(np.square(x).mean(axis=0)) + 1e-9
+        x /= scale
+        weights = np.linalg.solve(x.T @ x + _RIDGE * np.eye(x.shape[1]), x.T @ y) / scale
+        return lambda some: np.asarray(facts(some) @ weights)
+
+    def scores(self, pairs: Array) -> Array:
         """Return the log odds (or scores) of pairs of distinct sentences, which order them.
 
-        A file `kept` may have those of the first pairs.
+        The partial file may have those of the first pairs.
         """
         found = np.zeros(len(pairs))
-        done = kept.answers if kept is not None else 0
-        if kept is not None and done:
-            found[:done] = _read_scores(kept.partial, done, len(pairs))
-            some = np.argsort(np.abs(found[:done]), kind="stable")[:_COMPARED]  # the least sure
+        known, self.known = self.known[: len(pairs)], self.known[len(pairs) :]
+        done = len(known)
+        if done:
+            found[:done] = known
+            some = np.argsort(np.abs(known), kind="stable")[:_COMPARED]  # the least sure
             most, room = (np.inf, 1e-3) if self.column is None else _LOG_ODDS
-            kept_ones, now = np.clip([found[some], self._score(pairs[some])], -most, most)
+            kept_ones, now = np.clip([known[some], self._score(pairs[some])], -most, most)
             if np.abs(kept_ones - now).max() > room:
+                assert self.kept is not None
                 raise InputError(
-                    f"{kept.partial} has the scores of another run. Use that run, or delete the file "
-                    "to start again."
+                    f"{self.kept.partial} has the scores of another run. Use that run, or delete the "
+                    "file to start again."
                 )
-        closed = contextlib.nullcontext() if kept is None else contextlib.closing(kept)
-        with closed, progress_bar("scoring pairs", len(pairs)) as show:
+        with progress_bar("scoring pairs", len(pairs)) as show:
             for start in range(done, len(pairs), _WINDOW):
                 scores = self._score(pairs[start : start + _WINDOW])
                 end = start + len(scores)
                 found[start:end] = scores
-                if kept is not None:
+                if self.kept is not None:
                     text = "".join(f"{score!r}\n" for score in scores.tolist())
-                    kept.write("", text, answers=len(scores), rows=end, digest="")
+                    rows = self.kept.rows + len(scores)
+                    self.kept.write("", text, answers=len(scores), rows=rows, digest="")
                 show(end)
         return found
 
     def _score(self, pairs: Array) -> Array:
-        rows = pairs.tolist()
-        first = [self.first.sentences[i] for i, _ in rows]
-        second = [self.second.sentences[j] for _, j in rows]
+        first, second = [self.first[i] for i in pairs[:, 0]], [self.second[j] for j in pairs[:, 1]]
         raw = self.matcher.raw_scores(PairDataset(first, second), self.batch_size)
         return np.asarray(self.matcher.order(raw, self.column))
 
@@ -219,62 +299,64 @@ class Miner:
 
         return order if self.column is None else np.asarray(expit(order))
 
-    def edges(self, threshold: float) -> tuple[Array, Array]:
+    def edges(self) -> tuple[Array, Array]:
         """Return the matching pairs of distinct sentences, `[pairs, 2]`, and what orders them, best first."""
-        log.info("%s sentences, %s of them distinct", *map("{:,}".format, self.first.sizes))
+        sizes = len(self.first.texts), len(self.first)
+        log.info("%s sentences, %s of them distinct", *map("{:,}".format, sizes))
         pairs = self.candidates()
         log.info("%s candidate pairs", f"{len(pairs):,}")
-        scores = self.scores(pairs, self.kept)
-        equal = [self.first.sentences[i] == self.second.sentences[j] for i, j in pairs.tolist()]
-        kept = np.flatnonzero((self.shown(scores) >= threshold) | np.array(equal, bool))
-        kept = kept[np.argsort(-scores[kept], kind="stable")]
-        return pairs[kept], scores[kept]
+        equal = self.scores(self.equal)
+        pairs, scores = self.promising(pairs)
+        if self.kept is not None:  # further scores are few
+            if len(self.known):
+                raise _damaged(self.kept.partial)
+            self.close()
+            self.kept = None
+        matching = self.shown(scores) >= self.threshold
+        pairs = np.concatenate([self.equal, pairs[matching]])
+        scores = np.append(equal, scores[matching])
+        best = np.lexsort((pairs[:, 1], pairs[:, 0], -scores))
+        return pairs[best], scores[best]
 
-    def finish(self) -> None:
-        """Delete the partial file, which nothing needs any more."""
-        for path in (self.kept.partial, self.kept.note) if self.kept is not None else ():
-            path.unlink(missing_ok=True)
-
-    def pairs(self, threshold: float) -> list[Prediction]:
+    def pairs(self) -> list[Prediction]:
         """Return what `mine` returns."""
-        edges, scores = self.edges(threshold)
-        found = [
-            (float(score), self.first.places[i][0], self.second.places[j][0])
-            for (i, j), score in zip(edges.tolist(), scores)
-        ]
-        found += self._copies(edges, scores)
-        found.sort(key=lambda one: -one[0])
-        shown = self.shown(np.array([order for order, _, _ in found])).tolist()
-        first, second = (
-            {place: s for s, places in zip(d.sentences, d.places) for place in places}
-            for d in (self.first, self.second)
-        )
+        edges, scores = self.edges()
+        ones, twos = np.array(self.first.places), np.array(self.second.places)
+        found = [(scores, ones[edges[:, 0]], twos[edges[:, 1]])]
+        copies = np.array([*self._copies(edges, scores)]).reshape(-1, 3).T
+        found.append((copies[0], copies[1].astype(int), copies[2].astype(int)))
+        order, first, second = map(np.concatenate, zip(*found))
+        best = np.argsort(-order, kind="stable")
+        rows = zip(first[best].tolist(), second[best].tolist(), self.shown(order[best]).tolist())
+        one, two = self.first.texts, self.second.texts
         return [
-            Prediction(index1=i, index2=j, sentence1=first[i], sentence2=second[j], score=score)
-            for score, (_, i, j) in zip(shown, found)
+            Prediction(index1=i, index2=j, sentence1=one[i], sentence2=two[j], score=score)
+            for i, j, score in rows
         ]
 
     def _copies(self, edges: Array, scores: Array) -> Iterator[tuple[float, int, int]]:
         """Yield the pairs of further copies: with the first copy, or across the corpora."""
+        one, two = self.first, self.second
         if self.alone:
-            several = [i for i, places in enumerate(self.first.places) if len(places) > 1]
-            equal = self.scores(np.array([several, several]).T.astype(int))
-            for i, score in zip(several, equal):
-                first, *others = self.first.places[i]
-                yield from ((float(score), first, other) for other in others)
-            return
-        for (i, j), score in zip(edges.tolist(), scores):
-            one, two = self.first.places[i], self.second.places[j]
-            yield from ((float(score), other, two[0]) for other in one[1:])
-            yield from ((float(score), one[0], other) for other in two[1:])
+            several = np.array([*one.copies], "int32")
+            for i, score in zip(several, self.scores(np.stack([several, several], axis=1))):
+                yield from ((float(score), one.places[i], other) for other in one.copies[i])
+        elif one.copies or two.copies:
+            for (i, j), score in zip(edges.tolist(), scores):
+                yield from ((float(score), k, two.places[j]) for k in one.copies.get(i, ()))
+                yield from ((float(score), one.places[i], k) for k in two.copies.get(j, ()))
 
 
-def _read_scores(path: Path, count: int, most: int) -> Array:
+def _read_scores(path: Path, count: int) -> Array:
     """Read the scores that an interrupted call kept; refuse a damaged file."""
     try:
-        found = np.loadtxt(path, ndmin=1)
+        found = np.loadtxt(path, ndmin=1) if count else np.zeros(0)
     except ValueError:
         found = np.empty(0)
-    if found.shape != (count,) or count > most or not np.isfinite(found).all():
-        raise InputError(f"{path} is damaged. Delete it to start again.")
+    if found.shape != (count,) or not np.isfinite(found).all():
+        raise _damaged(path)
     return found
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{path} is damaged. Delete it to start again.")

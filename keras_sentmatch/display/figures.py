@@ -18,7 +18,7 @@ MAX_CLASSES = 20  # number of classes up to which numbers stand in cells and cur
 
 
 def learning_curve(history_csv: str | Path, png: str | Path) -> Path:
-    """Draw each metric by epoch, of training and validation pairs, from Keras's `CSVLogger`."""
+    """Draw each metric by epoch, of training and validation pairs, from a run's `history.csv`."""
     with open(history_csv, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     names = [name for name in rows[0] if name not in ("epoch", "learning_rate")]
@@ -28,9 +28,7 @@ def learning_curve(history_csv: str | Path, png: str | Path) -> Path:
     for axis, panel in zip(np.ravel(figure.subplots(1, len(panels))), panels):
         for name, label in ((panel, "training"), (f"val_{panel}", "validation")):
             if name in names:
-                # CSVLogger writes NA for what was not measured
-                values = [float(row[name].replace("NA", "nan")) for row in rows]
-                axis.plot(epochs, values, marker=".", label=label)
+                axis.plot(epochs, [float(row[name]) for row in rows], marker=".", label=label)
         axis.set(title=panel.replace("_", " "), xlabel="epoch")
         axis.xaxis.get_major_locator().set_params(integer=True)
         axis.grid(color="lightgray", linewidth=0.5)

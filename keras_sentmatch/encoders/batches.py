@@ -213,6 +213,14 @@ def plan_batches(
     return plan
 
 
+def prediction_lengths(longest: int, max_length: int) -> list[int]:
+    """Return the lengths that predictions are padded to, up to that of the longest sentence."""
+    buckets = [min(8, max_length)]
+    while buckets[-1] < longest:
+        buckets.append(min(2 * buckets[-1], max_length))
+    return buckets
+
+
 def prediction_batches(
     lengths: np.ndarray, batch_size: int, max_length: int
 ) -> Iterator[tuple[np.ndarray, int, int]]:
@@ -221,9 +229,7 @@ def prediction_batches(
     Few shapes occur: 1, 8 or `batch_size` rows, and the lengths 8, 16, 32, … and `max_length`.
     """
     lengths = np.minimum(lengths, max_length)
-    buckets = [min(8, max_length)]
-    while buckets[-1] < lengths.max(initial=0):
-        buckets.append(min(2 * buckets[-1], max_length))
+    buckets = prediction_lengths(lengths.max(initial=0), max_length)
     order = np.argsort(lengths, kind="stable")
     for rows, length in plan_batches(order, lengths, buckets, batch_size):
         yield rows, next(n for n in sorted({1, 8, batch_size}) if n >= len(rows)), length

@@ -22,6 +22,7 @@ from keras_sentmatch import layers
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.figures import empty_figure, save_png
 from keras_sentmatch.display.tables import markdown_table
+from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.drcn import AutoencoderBottleneck
 from keras_sentmatch.metrics.calibration import decide
@@ -408,7 +409,8 @@ def _scores(
             texts = pairs.sentence1[part], pairs.sentence2[part]
             encoded = matcher.encoder.encode_pairs(*texts, tags=some)
             first = part.start or 0
-            for rows, _, length in matcher.batches(encoded.lengths.max(axis=1), batch_size):
+            lengths, most = encoded.lengths.max(axis=1), matcher.encoder.max_length
+            for rows, _, length in prediction_batches(lengths, batch_size, most):
                 arrays = encoded.arrays(rows, length)
                 names = matcher.model.input_names
                 inputs = {name: ops.convert_to_tensor(arrays[name]) for name in names}
@@ -476,6 +478,16 @@ def _masks(call: Call, outputs: Sequence[Any]) -> list[Any]:
     return found
 
 
+def _own_outputs(result: Any, original: Any, args: Any, kwargs: Call) -> tuple[Any, ...]:
+    """Return the outputs of a call that are there without its `return_…` arguments."""
+    outputs = result if isinstance(result, tuple) else (result,)
+    plain = {name: x for name, x in kwargs.items() if not name.startswith("return_")}
+    if len(plain) == len(kwargs):
+        return outputs
+    found = original(*args, **plain)
+    return outputs[: len(found) if isinstance(found, tuple) else 1]
+
+
 @contextmanager
 def _watching(
     watched: Mapping[str, Any],
@@ -488,7 +500,7 @@ def _watching(
         given = inspect.signature(type(layer).call).bind(layer, *args, **kwargs).arguments
         plain = {key: x for key, x in given.items() if not key.startswith("return_")}
         call = {key: x for key, x in plain.items() if key not in ("self", "training")}
-        calls[name].append((call, result if isinstance(result, tuple) else (result,)))
+        calls[name].append((call, _own_outputs(result, original, args, kwargs)))
         return result
 
     with _patched(watched, watch):
@@ -503,13 +515,13 @@ def _replacing(layer: Any, means: list[_Mean]) -> Iterator[Callable[[], None]]:
     def replace(name: str, layer: Any, original: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal number
         result = original(*args, **kwargs)
-        outputs = result if isinstance(result, tuple) else (result,)
+        outputs = _own_outputs(result, original, args, kwargs)
         call = dict(inspect.signature(type(layer).call).bind(layer, *args, **kwargs).arguments)
         new = []
         for x, mask in zip(outputs, _masks(call, outputs)):
             new.append(means[number].like(x, mask))
             number += 1
-        return tuple(new) if isinstance(result, tuple) else new[0]
+        return (*new, *result[len(new) :]) if isinstance(result, tuple) else new[0]
 
     def start() -> None:
         nonlocal number

@@ -9,7 +9,6 @@ from keras_sentmatch.lazy import lazy
 
 if TYPE_CHECKING:
     from keras_sentmatch.exports.exporting import export as export
-    from keras_sentmatch.exports.loading import load as load
 
-_modules = {"export": "exports.exporting", "load": "exports.loading"}
+_modules = {"export": "exports.exporting"}
 __all__, __getattr__, __dir__ = lazy(__name__, _modules)

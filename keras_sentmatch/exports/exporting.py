@@ -16,10 +16,10 @@ import numpy as np
 from keras_sentmatch.display.rendering import render
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError, argument
-from keras_sentmatch.exports._examples import TOLERANCE, Examples
 from keras_sentmatch.exports._portable import write_litert, write_onnx, write_saved_model_of_ids
 from keras_sentmatch.exports._saved_model import write_saved_model
 from keras_sentmatch.inference.ensemble import EnsembleMatcher, load_run
+from keras_sentmatch.inference.examples import TOLERANCE, Examples
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import calibration_of
 from keras_sentmatch.safety import working_folder
@@ -56,8 +56,8 @@ def export(
     A fresh process loads the artifact and compares its predictions with those of the matcher, on
     difficult pairs (empty, 10,000 words, emoji, control characters, words of the vocabulary, …) and
     on `pairs`, one by one and in batches. Only then does `folder` appear; a failed export leaves
-    nothing behind. Any backend can export; a process with TensorFlow on the CPU builds the model if
-    needed.
+    nothing behind. Any backend can export. ONNX needs no TensorFlow; for the other formats, a process
+    with TensorFlow on the CPU builds the model if needed.
 
     Args:
         matcher: A `Matcher`, or an ensemble from `load` whose members have equal encoders.
@@ -97,10 +97,11 @@ def export(
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} exists already. Give the name of a new folder.")
-    if find_spec("tensorflow") is None:
+    needed = {"onnx": "onnxruntime"}.get(format, "tensorflow")
+    if find_spec(needed) is None:
+        package = needed if format == "onnx" else '"keras-sentmatch[tensorflow]"'
         raise InputError(
-            "Exporting needs TensorFlow with every backend. Run pip install "
-            '"keras-sentmatch[tensorflow]".'
+            f"Exporting to {format} needs {needed} with every backend. Run pip install {package}."
         )
     ensemble = _as_ensemble(matcher, unseen_words=format != "litert")
     try:
@@ -113,11 +114,14 @@ def export(
     with working_folder(folder.parent, folder.name) as temporary:
         made, work = temporary / "made", temporary / "work"
         work.mkdir()
-        if _tensorflow_on_cpu():
+        if format == "onnx" or _tensorflow_on_cpu():
             signature = WRITERS[format](ensemble, made)
         else:
             signature = _write_elsewhere(format, ensemble, made, work)
-        largest = [examples.compare(found, tolerance) for found in ask(made, examples, work)]
+        try:
+            largest = [examples.compare(found, tolerance) for found in ask(made, examples, work)]
+        except InputError as error:
+            raise InputError(f"Nothing was exported. {error}") from error
         report = {"format": format, "folder": str(folder), **signature}
         report |= {"pairs": len(examples.sentence1), "largest_difference": max(largest)}
         if format == "litert" and any(
@@ -135,11 +139,6 @@ def _as_ensemble(matcher: Matcher | EnsembleMatcher, unseen_words: bool) -> Ense
     """Return a copy with encoders of its own; `unseen_words` keeps the table for unseen words."""
     members = getattr(matcher, "members", [matcher])
     for member in members:
-        if not isinstance(member, Matcher):
-            raise InputError(
-                f"{member!r} cannot be exported, because it has no Keras model. Load the run as a "
-                "Matcher."
-            )
         if "pos" in member.encoder.features:
             raise InputError(
                 "This matcher reads part-of-speech tags, which no artifact can make. Predict with "
@@ -208,7 +207,7 @@ def main(work: Path) -> None:
     """Load the ensemble of a job, write the artifact, and then a report; in a TensorFlow process."""
     job = json.loads((work / "job.json").read_text(encoding="utf-8"))
     try:
-        ensemble: Any = load_run(work / "runs")
+        ensemble: Any = load_run(work / "runs", "keras")
         report = WRITERS[job["format"]](ensemble, Path(job["folder"]))
     except InputError as error:
         report = {"error": str(error)}
@@ -241,16 +240,14 @@ def ask(folder: Path, examples: Examples, work: Path) -> list[dict[str, np.ndarr
     (work / "sentences.json").write_text(json.dumps(sentences), encoding="utf-8")
     done = run_python("-P", str(FRESH_PROCESS), str(folder), str(work))
     if done.returncode:
-        raise InputError(
-            f"Nothing was exported, because the artifact does not run ({last_lines(done)})."
-        )
+        raise InputError(f"The artifact does not run ({last_lines(done)}).")
     return [dict(np.load(work / f"{name}.npz")) for name in ("alone", "together")]
 
 
 def write_card(folder: Path, report: dict[str, Any], ensemble: EnsembleMatcher) -> None:
     """Write README.md: inputs and outputs of the artifact, how to load it, what was verified."""
     versions = [f"keras-sentmatch {__version__}", f"keras {keras.__version__}"]
-    for name in ("tensorflow", "numpy", "onnx", "tf2onnx", "onnxruntime"):
+    for name in ("tensorflow", "numpy", "onnxruntime"):
         try:
             versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:

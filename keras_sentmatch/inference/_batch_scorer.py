@@ -14,7 +14,9 @@ from keras_sentmatch.inference.pairs import check_count
 from keras_sentmatch.inference.run_folder import is_packaged
 
 SIDES = ("sentence1", "sentence2")
-_loaded: dict[tuple[str, str], tuple[Any, Any]] = {}  # the runs of this process, and their dates
+_loaded: dict[
+    tuple[str, str | None], tuple[Any, Any]
+] = {}  # the runs of this process, and their dates
 
 
 class BatchScorer:
@@ -26,8 +28,7 @@ class BatchScorer:
 
     Args:
         run: A run folder that every worker can read.
-        engine: Engine that runs the model: `"keras"`, or `"onnx"` (see `load`). Defaults to
-            `"keras"`.
+        engine: What runs the model: `"keras"` or `"onnx"`. Defaults to `None`, see `Matcher.load`.
         batch_size: Maximum number of pairs per batch. Defaults to `64`.
 
     Raises:
@@ -43,7 +44,9 @@ class BatchScorer:
     ```
     """
 
-    def __init__(self, run: str | os.PathLike[str], *, engine: str = "keras", batch_size: int = 64):
+    def __init__(
+        self, run: str | os.PathLike[str], *, engine: str | None = None, batch_size: int = 64
+    ):
         check_count("batch_size", batch_size)
         self.run = str(run if is_packaged(Path(run)) else Path(run).resolve())
         self.engine = engine

@@ -26,6 +26,7 @@ from keras_sentmatch.metrics.decisions import (
 
 Array = NDArray[Any]
 log = logging.getLogger(__name__)
+UNSEEN, LEARNED = -1, -2  # instead of the fold of a pair
 OUT_OF_FOLD = "%s pairs: out-of-fold predictions, because the model learned from these pairs"
 
 
@@ -67,6 +68,11 @@ class BaseMatcher(ABC):
         self.temperature = temperature
         self.threshold = threshold
         self.abstain_below = None if abstain_below is None else tuple(abstain_below)
+
+    @property
+    def engine(self) -> str:
+        """What runs the model: `"onnx"` or `"keras"`."""
+        return "keras"
 
     @abstractmethod
     def raw_scores(self, pairs: PairDataset, batch_size: int) -> Array:
@@ -282,7 +288,8 @@ class BaseMatcher(ABC):
         Raises:
             InputError: The pairs have no labels, or labels that the matcher does not know.
         """
-        labeled, raw, learned = self._held_out(dataset, batch_size)
+        labeled, raw, folds = self._held_out(dataset, batch_size)
+        learned = folds == LEARNED
         if learned.any():
             log.warning(_of_learned(learned) + ", so these metrics are too good. Use other pairs.")
         figures = evaluate_predictions(
@@ -355,12 +362,14 @@ class BaseMatcher(ABC):
             )
         goal = Goal(threshold, precision, recall, label, confidence)
         goal.check(self.label_names)
-        labeled, raw, learned = self._held_out(dataset, batch_size)
-        if dataset is None and (precision is not None or recall is not None):
+        labeled, raw, folds = self._held_out(dataset, batch_size)
+        learned = folds == LEARNED
+        by_fold = (folds >= 0).any()
+        if by_fold and (precision is not None or recall is not None):
             log.warning(
-                "The models of the folds made the out-of-fold predictions. The model that learned from "
-                "all pairs may be more or less confident, and then it misses the goal on new pairs. "
-                "Use pairs that no model has seen."
+                "The models of the folds made the out-of-fold predictions, so the goal must be reached in "
+                "each fold. The model that learned from all pairs may still be more or less confident. "
+                "Check the goal on pairs that no model has seen."
             )
         if learned.any():
             text = f"{_of_learned(learned)}, so its probabilities for them are too high"
@@ -368,7 +377,14 @@ class BaseMatcher(ABC):
                 raise InputError(f"{text}. Calibrate on pairs that it has not seen.")
             log.warning(f"{text}. They are left out.")
         y, raw = np.asarray(labeled.labels)[~learned], raw[~learned]
-        report = calibrate_predictions(y, raw, self.label_names, goal, temperature=temperature)
+        report = calibrate_predictions(
+            y,
+            raw,
+            self.label_names,
+            goal,
+            temperature=temperature,
+            folds=folds[~learned] if by_fold else None,
+        )
         self.temperature, self.threshold = report["temperature"], report["threshold"]
         self.abstain_below = report["abstain_below"]
         return report
@@ -384,10 +400,8 @@ class BaseMatcher(ABC):
             )
         return int(learned.sum())
 
-    def _held_out(
-        self, dataset: PairDataset | None, batch_size: int
-    ) -> tuple[Any, Array, NDArray[np.bool_]]:
-        """Return labeled pairs, their raw scores, and which of the pairs the model learned from."""
+    def _held_out(self, dataset: PairDataset | None, batch_size: int) -> tuple[Any, Array, Array]:
+        """Return labeled pairs, their raw scores, and the fold of each pair, `UNSEEN` or `LEARNED`."""
         learned = self.learned
         if dataset is None:
             if learned is None or learned.scores is None:
@@ -397,17 +411,20 @@ class BaseMatcher(ABC):
                 )
             log.info(OUT_OF_FOLD, f"{len(learned.scores):,}")
             pairs = learned.out_of_fold(self.label_names, self.task)
-            return pairs, learned.scores, np.zeros(len(learned.scores), bool)
+            return pairs, learned.scores, np.asarray(learned.folds)
         labeled = self.relabel(dataset)
         raw = self.raw_scores(labeled, batch_size)
         if learned is None:
-            return labeled, raw, np.zeros(len(raw), bool)
+            return labeled, raw, np.full(len(raw), UNSEEN)
         rows = learned.rows(labeled)
-        held_out = (rows >= 0) & (rows < len(() if learned.scores is None else learned.scores))
-        if learned.scores is not None and held_out.any():
-            log.info(OUT_OF_FOLD, f"{held_out.sum():,} of {len(raw):,}")
+        folds = np.where(rows >= 0, LEARNED, UNSEEN)
+        if learned.scores is not None and learned.folds is not None:
+            held_out = (rows >= 0) & (rows < len(learned.scores))
+            if held_out.any():
+                log.info(OUT_OF_FOLD, f"{held_out.sum():,} of {len(raw):,}")
             raw[held_out] = learned.scores[rows[held_out]]
-        return labeled, raw, (rows >= 0) & ~held_out
+            folds[held_out] = learned.folds[rows[held_out]]
+        return labeled, raw, folds
 
     def relabel(self, dataset: PairDataset) -> PairDataset:
         """Return the pairs with the label indices of this matcher; refuse unknown names."""

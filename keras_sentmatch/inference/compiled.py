@@ -27,6 +27,7 @@ class CompiledModel:
 
     Attributes:
         traces: Number of times that the model was traced into a program.
+        patient: Whether PyTorch compiles a shape only once that pays. Defaults to `True`.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -34,6 +35,7 @@ class CompiledModel:
         self.names = list(model.input)
         self.variables = list(model.variables)
         self.traces = 0
+        self.patient = True
         self._functions: dict[Any, Callable[..., Any]] = {}
         self._eager: dict[Any, tuple[int, float]] = {}  # number of calls and seconds per shape
         self._compiling = 0.0  # longest time in seconds to compile a shape
@@ -97,7 +99,8 @@ class CompiledModel:
         begin = time.perf_counter()
         # A shape is compiled when its calls have taken as long as compiling takes. So a stream of
         # predictions takes at most twice the optimal time.
-        if shape not in self._functions and (calls < _EAGER or seconds < self._compiling):
+        wait = self.patient and (calls < _EAGER or seconds < self._compiling)
+        if shape not in self._functions and wait:
             with torch.no_grad():
                 outputs = self.model(dict(zip(self.names, tensors)), training=False)
             answer = np.asarray(outputs.cpu())

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.errors import InputError, argument
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array, BaseMatcher
 from keras_sentmatch.inference.learned import LearnedPairs
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.inference.onnx import OnnxMatcher
 from keras_sentmatch.inference.run_folder import (
     CALIBRATION,
     calibration_of,
@@ -22,7 +21,6 @@ from keras_sentmatch.inference.run_folder import (
     write_json,
 )
 
-ENGINES: dict[str, Any] = {"keras": Matcher, "onnx": OnnxMatcher}
 Folders = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
@@ -58,6 +56,11 @@ class EnsembleMatcher(BaseMatcher):
         super().__init__(first.label_names, first.task, temperature, threshold, abstain_below)
         self.learned = self._learned()
 
+    @property
+    def engine(self) -> str:
+        """What runs the models: `"onnx"` or `"keras"`."""
+        return "onnx" if {m.engine for m in self.members} == {"onnx"} else "keras"
+
     def raw_scores(self, pairs: PairDataset, batch_size: int) -> Array:
         """The mean of the members' predictions, each at its own temperature."""
         scores = [m.predict_proba(pairs, batch_size=batch_size) for m in self.members]
@@ -90,20 +93,14 @@ class EnsembleMatcher(BaseMatcher):
         write_json(folder / "ensemble.json", {"seeds": list(range(len(self.members))), **found})
 
 
-def load_run(folders: Folders, engine: str = "keras") -> Matcher | OnnxMatcher | EnsembleMatcher:
-    """Load the run or the ensemble in a folder, or several runs as an ensemble."""
-    if engine not in ENGINES:
-        raise InputError(
-            f"{argument('engine', engine)} is not an engine. Expected one of "
-            f"{', '.join(map(repr, ENGINES))}."
-        )
-    load, calibration = ENGINES[engine].load, {}
+def load_run(folders: Folders, engine: str | None = None) -> Matcher | EnsembleMatcher:
+    """Load the run or the ensemble in a folder, or several runs as an ensemble; see `Matcher.load`."""
+    calibration = {}
     if isinstance(folders, str | os.PathLike):
         folder = Path(folders)
         folders = members_of(folder)
         if folders == [folder]:
-            matcher: Matcher | OnnxMatcher = load(folder)
-            return matcher
+            return Matcher.load(folder, engine)
         noted = read_json(folder / "ensemble.json")
         calibration = {name: noted[name] for name in CALIBRATION if name in noted}
-    return EnsembleMatcher([load(member) for member in folders], **calibration)
+    return EnsembleMatcher([Matcher.load(member, engine) for member in folders], **calibration)

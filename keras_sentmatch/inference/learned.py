@@ -28,12 +28,14 @@ class LearnedPairs:
         keys: The digests, `[pairs]`. The pairs with out-of-fold scores come first, `plain_keys` after them.
         scores: Out-of-fold scores before any temperature, `[rows, classes]` or `[rows]`.
         labels: Gold labels of these rows.
+        folds: Number of the fold of each of these rows.
         groups: Number of the question of each of these rows, for the task `"ranking"`.
     """
 
     keys: np.ndarray
     scores: np.ndarray | None = None
     labels: np.ndarray | None = None
+    folds: np.ndarray | None = None
     groups: np.ndarray | None = None
 
     @classmethod
@@ -48,7 +50,8 @@ class LearnedPairs:
         found = read_arrays(inside(folder, FILE))
         keys = found.pop("keys", np.empty(0))
         ok = keys.ndim == 1 and keys.dtype == np.uint64 and len(keys) > 0
-        ok = ok and found.keys() in (set(), {"scores", "labels"}, {"scores", "labels", "groups"})
+        scored = {"scores", "labels", "folds"}
+        ok = ok and found.keys() in (set(), scored, scored | {"groups"})
         for name, array in found.items():
             ok = ok and array.dtype.kind in "fi" and array.ndim in (1, 1 + (name == "scores"))
             ok = ok and len(array) == len(found["labels"]) <= len(keys) and np.isfinite(array).all()

@@ -3,9 +3,10 @@
 import hashlib
 import importlib.resources
 import io
+import logging
 import os
 import tempfile
-from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -18,18 +19,22 @@ import numpy as np
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.dataset import Task
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
-from keras_sentmatch.encoders.batches import prediction_batches
+from keras_sentmatch.encoders.batches import prediction_batches, prediction_lengths
 from keras_sentmatch.encoders.subwords import Encoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference._encodings import EncodedCorpus
 from keras_sentmatch.inference.base import Array, BaseMatcher
 from keras_sentmatch.inference.learned import FILE, LearnedPairs
+from keras_sentmatch.inference.onnx import FOLDER as ONNX
+from keras_sentmatch.inference.onnx import OnnxModel, check_engine, may_use
 from keras_sentmatch.inference.pairs import check_count
 from keras_sentmatch.inference.run_folder import (
+    CALIBRATION,
     FORMAT,
     SIMILARITY,
     calibration_of,
     check_fit,
+    check_keras,
     check_place,
     is_packaged,
     load_model,
@@ -37,9 +42,15 @@ from keras_sentmatch.inference.run_folder import (
     read_card,
     write_json,
 )
-from keras_sentmatch.inference.unseen_words import BLOCK, UnseenWords, spare_rows, write_rows
+from keras_sentmatch.inference.unseen_words import (
+    BLOCK,
+    UnseenWords,
+    WriteRows,
+    spare_rows,
+    write_rows,
+)
 from keras_sentmatch.safety import cache_folder, working_folder
-from keras_sentmatch.vectors.built_in import WordTable, load_word_table
+from keras_sentmatch.vectors.built_in import WordTable, english_share, load_word_table
 from keras_sentmatch.version import __version__
 
 if TYPE_CHECKING:
@@ -49,78 +60,14 @@ if TYPE_CHECKING:
 
 _SIMILARITY_FILE = "similarity_matcher.npz"
 _SIMILARITY_LENGTH = 64  # words of a sentence
+_THREADS = os.cpu_count() or 1  # batches that onnxruntime scores at the same time
+_TOKENS = 1024  # words of one side in such a batch: more take longer in proportion
+_LARGE = 32  # pairs from which threads pay
+_SAMPLE, _ENOUGH, _ENGLISH = 200, 12, 0.65  # sentences, words and least share of English words
+log = logging.getLogger(__name__)
 
 
-class OneModelMatcher(BaseMatcher):
-    """A matcher with one model: encodes pairs and scores them in batches."""
-
-    encoder: Encoder
-    info: dict[str, Any]
-    unseen_words: UnseenWords | None = None
-    threads = 1  # batches scored at the same time
-
-    @abstractmethod
-    def batches(self, lengths: Array, batch_size: int) -> Iterator[tuple[Array, int, int]]:
-        """Yield the row numbers of each batch, and the number of rows and length to pad it to."""
-
-    @abstractmethod
-    def score_arrays(self, arrays: Mapping[str, Array]) -> Array:
-        """Return the outputs `[rows, outputs]` of the model for encoded pairs."""
-
-    def lending(self, *columns: Sequence[str]) -> AbstractContextManager[Iterator[slice]]:
-        """Yield slices that together cover columns of sentences, to be encoded one by one.
-
-        The unseen words of a slice have word vectors until the next slice is taken.
-        """
-        if self.unseen_words is None:
-            return nullcontext(iter([slice(None)]))
-        return self.unseen_words.lending(*columns)
-
-    def raw_scores(self, pairs: PairDataset, batch_size: int) -> Array:
-        check_count("batch_size", batch_size)
-        first, second = pairs.sentence1, pairs.sentence2
-        tags = pairs.tags if "pos" in self.encoder.features else None
-        scores = np.zeros((len(pairs), len(self.label_names or ("score",))), "float32")
-        with self.lending(first, second) as parts:
-            for part in parts:
-                some = None if tags is None else (tags[0][part], tags[1][part])
-                encoded = self.encoder.encode_pairs(first[part], second[part], tags=some)
-                scores[part] = self._score(encoded, batch_size)
-        self._check(scores)
-        return scores[:, 0] if self.label_names is None else scores
-
-    def _score(self, encoded: Any, batch_size: int) -> Array:
-        scores = np.zeros((len(encoded), len(self.label_names or ("score",))), "float32")
-
-        def score(batch: tuple[Array, int, int]) -> None:
-            rows, size, length = batch
-            filled = np.pad(rows, (0, size - len(rows)), mode="edge")  # copies of the last row
-            scores[rows] = self.score_arrays(encoded.arrays(filled, length))[: len(rows)]
-
-        batches = list(self.batches(encoded.lengths.max(axis=1), batch_size))
-        if self.threads == 1 or len(batches) == 1:
-            list(map(score, batches))
-        else:
-            with ThreadPoolExecutor(self.threads) as pool:
-                list(pool.map(score, batches))
-        return scores
-
-    def _check(self, scores: Array) -> None:
-        """Refuse scores that are no numbers, or no probabilities."""
-        good = np.isfinite(scores).all(1)
-        if self.label_names is not None:
-            good &= (scores >= 0).all(1) & (np.abs(scores.sum(1) - 1) < 0.01)
-        if not good.all():
-            row = int(np.argmin(good))
-            what = "finite numbers" if self.label_names is None else "probabilities that sum to 1"
-            raise InputError(
-                f"{self!r} returned {scores[row].tolist()!s:.80} for pair {row} of {len(scores)}. "
-                f"Expected {what}: the weights are damaged, or the training diverged. Copy the run "
-                "folder again, or train again with a lower learning rate."
-            )
-
-
-class Matcher(OneModelMatcher):
+class Matcher(BaseMatcher):
     """Scores pairs of raw sentences with a trained model.
 
     Pairs are sorted by length, padded to a few fixed shapes (so that JAX and XLA compile only a few
@@ -157,7 +104,11 @@ class Matcher(OneModelMatcher):
     ```
     """
 
-    encoder: PairEncoder | SubwordPairEncoder
+    encoder: Encoder
+    info: dict[str, Any]
+    word_table: WordTable | None = None
+    unseen_words: UnseenWords | None = None
+    _language_said = False
 
     def __init__(
         self,
@@ -173,7 +124,30 @@ class Matcher(OneModelMatcher):
         word_table: WordTable | None = None,
         learned: LearnedPairs | None = None,
     ):
-        outputs = model.output_shape[-1]
+        self._prepare(
+            model.output_shape[-1],
+            encoder,
+            label_names,
+            task,
+            threshold,
+            temperature,
+            abstain_below,
+        )
+        self.info = dict(info or {})
+        self.word_table = word_table
+        self.learned = learned
+        self._use_keras(model)
+
+    def _prepare(
+        self,
+        outputs: int,
+        encoder: Encoder,
+        label_names: Sequence[str] | None,
+        task: str,
+        threshold: float | None,
+        temperature: float,
+        abstain_below: Sequence[float] | None,
+    ) -> None:
         names = None if outputs == 1 else tuple(map(str, label_names or ()))
         if names is not None and len(names) != outputs:
             came = f"{len(names)} ({', '.join(names)})" if names else "none"
@@ -191,37 +165,84 @@ class Matcher(OneModelMatcher):
                 f"{', '.join(map(repr, get_args(Task)))}."
             )
         super().__init__(names, task, temperature, threshold, abstain_below)
-        made = encoder.input_names
-        if missing := sorted(set(model.input) - set(made)):
+        self.encoder = encoder
+        self._explainer: keras.Model | None = None
+        self._compiled: CompiledModel | None = None
+        self._model: keras.Model | None = None
+        self._onnx: OnnxModel | None = None
+        self._folder: Path | None = None  # which has the Keras model, as long as it is not loaded
+
+    @property
+    def engine(self) -> str:
+        """What runs the model: `"onnx"` or `"keras"`."""
+        return "keras" if self._onnx is None else "onnx"
+
+    @property
+    def model(self) -> "keras.Model":
+        """The Keras model. From the first use on it makes the predictions, as it may be changed."""
+        if self._model is None:
+            assert self._folder is not None
+            self._load_keras(self._folder)
+        assert self._model is not None
+        return self._model
+
+    def use_onnx(self, model: OnnxModel) -> None:
+        """Let an ONNX model predict until the Keras model is used."""
+        self._check_inputs(model.inputs)
+        model.check_rows(self.encoder.vocabulary_size)
+        self._onnx = model
+        self._lend(model.spare_rows, model.write_rows)
+
+    def _use_keras(self, model: "keras.Model") -> None:
+        self._check_inputs(list(model.input))
+        self._model, self._onnx = model, None
+        self._lend(spare_rows(model, self.encoder), partial(write_rows, model))
+
+    def _check_inputs(self, names: Sequence[str]) -> None:
+        made = self.encoder.input_names
+        if missing := sorted(set(names) - set(made)):
             raise InputError(
                 f"The model needs {', '.join(missing)}, but this encoder makes {', '.join(made)}. "
                 "Use the encoder that the model was trained with."
             )
-        self.model = model
-        self.encoder = encoder
-        self.info = dict(info or {})
-        self.word_table = word_table
-        self.learned = learned
-        if word_table is not None and (rows := spare_rows(model, encoder)):
-            write = partial(write_rows, model)
-            self.unseen_words = UnseenWords(word_table, encoder, rows, write)  # type: ignore[arg-type]
-        self._explainer: keras.Model | None = None
-        self._compiled: CompiledModel | None = None
+
+    def _lend(self, rows: int, write: WriteRows) -> None:
+        """Let unseen words take the spare rows of the model."""
+        if self.unseen_words is not None:
+            self.unseen_words.forget()
+        if self.word_table is not None and rows and isinstance(self.encoder, PairEncoder):
+            self.unseen_words = UnseenWords(self.word_table, self.encoder, rows, write)
 
     def __repr__(self) -> str:
         answers = "score" if self.label_names is None else "/".join(self.label_names)
-        return f"<Matcher {self.model.name}: {self.task}, {answers:.200}>"
+        name = self._folder.name if self._model is None and self._folder else self.model.name
+        return f"<Matcher {name}: {self.task}, {answers:.200}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the files of the run folder."""
-        with tempfile.TemporaryDirectory() as folder:
-            self.save(folder)
-            files = {
-                str(path.relative_to(folder)): path.read_bytes()
-                for path in Path(folder).rglob("*")
-                if path.is_file()
-            }
-        return _from_files, (files,)
+        """Pickle the files of the run folder, and the calibration as it is now."""
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            if self._onnx is None:
+                self.save(folder)
+                own = folder
+            else:
+                assert self._folder is not None
+                own = self._folder
+            found = [own / "model.keras", own / "matcher.json", own / FILE]
+            found += [*(own / "encoder").rglob("*"), *(own / ONNX).rglob("*")]
+            files = {p.relative_to(own).as_posix(): p.read_bytes() for p in found if p.is_file()}
+        return _from_files, (files, self.engine, {n: vars(self)[n] for n in CALIBRATION})
+
+    def uncalibrated(self) -> "Matcher":
+        """Return a matcher of the same model and compiled programs, with an encoder of its own.
+
+        It is not calibrated, so its predictions are the outputs of the model.
+        """
+        encoder = type(self.encoder)(**self.encoder.get_config())
+        options: Any = {"task": self.task, "word_table": self.word_table}
+        other = Matcher(self.model, encoder, self.label_names, **options)
+        other._compiled = self._compiled
+        return other
 
     def explainer(self) -> "keras.Model | None":
         """Return the model's explainer, or `None` if the model has nothing to show."""
@@ -293,7 +314,11 @@ class Matcher(OneModelMatcher):
 
         It is RE2 with 75 units on the built-in word vectors. It was taught the cosines that
         all-MiniLM-L6-v2 gives to pairs of sentences of SNLI, MultiNLI, PAWS, QNLI and BoolQ, without
-        their labels. Scores are about 0 for unrelated sentences, and 1 for the same meaning.
+        their labels, and that a negation, an antonym, another number or a swapped role lowers the
+        score. It sees most negations, about half of the numbers, few antonyms, and hardly any
+        swapped roles. Scores are from 0 for unrelated sentences to 1 for the same meaning. The order
+        of the two sentences changes nothing. Equal sentences score 1, and an empty one scores 0 next
+        to any other.
         `training.init = "similarity"` starts training from its weights.
 
         Example:
@@ -303,10 +328,11 @@ class Matcher(OneModelMatcher):
 
         matcher = Matcher.similarity()
         close = matcher.predict(sentence1="A dog runs.", sentence2="A puppy is running.")
-        far = matcher.predict(sentence1="A dog runs.", sentence2="The price of oil rose.")
+        far = matcher.predict(sentence1="A dog runs.", sentence2="A dog does not run.")
         close["score"] > far["score"]  # True
         ```
         """
+        check_keras("The built-in matcher")
         from keras_sentmatch.applications import RE2
 
         content = _similarity_content()
@@ -319,6 +345,7 @@ class Matcher(OneModelMatcher):
             num_classes=1,
             embedding_dim=table.dim,
             units=len(weights["hidden/bias"]),
+            prediction="exchangeable",
             name=SIMILARITY,
         )
         model.set_word_vectors(np.pad(table.matrix(), [(2, BLOCK), (0, 0)]))
@@ -329,16 +356,21 @@ class Matcher(OneModelMatcher):
         return cls(model, encoder, None, task="regression", info=info, word_table=table)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> "Matcher":
+    def load(cls, folder: str | os.PathLike[str], engine: str | None = None) -> "Matcher":
         """Load a matcher that `save` wrote, on any backend, in Keras's safe mode.
 
         Args:
             folder: A run folder. `"similarity"` names the built-in matcher (see `similarity`)
                 unless there is a folder of this name. It is kept as a run folder in
                 `$XDG_CACHE_HOME/keras_sentmatch` or `~/.cache/keras_sentmatch`.
+            engine: What runs the model: `"keras"`, or `"onnx"` for onnxruntime, the fastest on a
+                CPU, which uses the ONNX model in the run folder and imports neither Keras nor a
+                backend. Defaults to `None`: onnxruntime on a CPU if that model belongs to the
+                present weights, otherwise Keras.
 
         Raises:
-            InputError: Not a run folder, a missing or damaged file, or another format.
+            InputError: Not a run folder, a missing or damaged file, or another format; or
+                `engine="onnx"` without onnxruntime or without an ONNX model of the present weights.
 
         Example:
 
@@ -349,6 +381,7 @@ class Matcher(OneModelMatcher):
         # ("entailment", "neutral", "contradiction")
         ```
         """
+        check_engine(engine)
         folder = run_folder(Path(folder))
         card = read_card(folder)
         encoder = load_run_encoder(folder / "encoder")
@@ -357,20 +390,26 @@ class Matcher(OneModelMatcher):
                 f"{folder} mixes files of two runs: matcher.json says {card['vocabulary_size']} "
                 f"words, encoder/ has {encoder.vocabulary_size}. Copy the whole run folder again."
             )
-        model = load_model(folder / "model.keras", card)
-        check_fit(model, encoder, folder)
-        return cls(
-            model,
-            encoder,
-            card["label_names"],
-            task=card["task"],
-            threshold=card["threshold"],
-            temperature=card["temperature"],
-            abstain_below=card.get("abstain_below"),
-            info=card["info"],
-            word_table=WordTable.load(folder / "encoder"),
-            learned=LearnedPairs.read(folder, model.output_shape[-1]),
-        )
+        onnx = OnnxModel.load(folder) if may_use(folder, engine) else None
+        model: Any = None if onnx else load_model(folder / "model.keras", card)
+        matcher = cls.__new__(cls)
+        limits: Any = {name: card.get(name) for name in CALIBRATION}
+        outputs = onnx.outputs if onnx else model.output_shape[-1]
+        matcher._prepare(outputs, encoder, card["label_names"], card["task"], **limits)
+        matcher.info, matcher._folder = card["info"], folder
+        matcher.word_table = WordTable.load(folder / "encoder")
+        matcher.learned = LearnedPairs.read(folder, outputs)
+        if onnx:
+            matcher.use_onnx(onnx)
+        else:
+            check_fit(model, encoder, folder)
+            matcher._use_keras(model)
+        return matcher
+
+    def _load_keras(self, folder: Path) -> None:
+        model = load_model(folder / "model.keras", read_card(folder))
+        check_fit(model, self.encoder, folder)
+        self._use_keras(model)
 
     def _card(self) -> dict[str, Any]:
         import keras
@@ -390,15 +429,110 @@ class Matcher(OneModelMatcher):
             "info": self.info,
         }
 
-    def batches(self, lengths: Array, batch_size: int) -> Iterator[tuple[Array, int, int]]:
-        return prediction_batches(lengths, batch_size, self.encoder.max_length)
+    def _batches(self, lengths: Array, batch_size: int) -> Iterator[tuple[Array, int, int]]:
+        """Yield the row numbers of each batch, and the number of rows and length to pad it to."""
+        if self._onnx is None:
+            yield from prediction_batches(lengths, batch_size, self.encoder.max_length)
+            return
+        order = np.argsort(lengths, kind="stable")  # nothing is compiled for a shape
+        while len(order):
+            length = max(int(lengths[order[0]]), self.encoder.shortest)
+            similar = int(np.searchsorted(lengths[order], length + 2 + length // 8, side="right"))
+            rows = order[: max(1, min(similar, batch_size, _TOKENS // length))]
+            yield rows, len(rows), max(int(lengths[rows[-1]]), self.encoder.shortest)
+            order = order[len(rows) :]
 
-    def score_arrays(self, arrays: Mapping[str, Array]) -> Array:
+    def warm_up(self, batch_size: int) -> None:
+        """Let Keras compile all shapes of predictions now; onnxruntime compiles none."""
+        if self._onnx is not None:
+            return
+        compiled, limit = self._programs(), self.encoder.max_length
+        compiled.patient = False
+        for length in prediction_lengths(limit, limit):
+            for rows in sorted({1, 8, batch_size}):
+                texts = ["a"] * rows
+                compiled(self.encoder.encode(texts, texts, length=length))
+        compiled.patient = True
+
+    def _programs(self) -> "CompiledModel":
         if self._compiled is None:
             from keras_sentmatch.inference.compiled import CompiledModel
 
             self._compiled = CompiledModel(self.model)
-        return self._compiled(arrays)
+        return self._compiled
+
+    def _outputs(self, arrays: Mapping[str, Array]) -> Array:
+        """Return the outputs `[rows, outputs]` of the model for encoded pairs."""
+        if self._onnx is not None:
+            return self._onnx(arrays)
+        return self._programs()(arrays)
+
+    def lending(self, *columns: Sequence[str]) -> AbstractContextManager[Iterator[slice]]:
+        """Yield slices that together cover columns of sentences, to be encoded one by one.
+
+        The unseen words of a slice have word vectors until the next slice is taken.
+        """
+        if self.unseen_words is None:
+            return nullcontext(iter([slice(None)]))
+        return self.unseen_words.lending(*columns)
+
+    def raw_scores(self, pairs: PairDataset, batch_size: int) -> Array:
+        check_count("batch_size", batch_size)
+        first, second = pairs.sentence1, pairs.sentence2
+        if "taught_by" in self.info and not self._language_said:
+            self._say_language([*first[:_SAMPLE], *second[:_SAMPLE]])
+        tags = pairs.tags if "pos" in self.encoder.features else None
+        scores = np.zeros((len(pairs), len(self.label_names or ("score",))), "float32")
+        with self.lending(first, second) as parts:
+            for part in parts:
+                some = None if tags is None else (tags[0][part], tags[1][part])
+                encoded = self.encoder.encode_pairs(first[part], second[part], tags=some)
+                scores[part] = self._score(encoded, batch_size)
+        self._check(scores)
+        return scores[:, 0] if self.label_names is None else scores
+
+    def _say_language(self, texts: Sequence[str]) -> None:
+        """Warn once of text whose words the built-in table mostly lacks."""
+        words = Counter(word for text in texts for word in self.encoder.tokens(text))
+        if words.total() >= _ENOUGH and (share := english_share(words)) < _ENGLISH:
+            self._language_said = True
+            log.warning(
+                f"The built-in matcher reads English, but only {share:.0%} of these words are English. "
+                "Nothing was measured on other languages: train on pairs of your own."
+            )
+
+    def _score(self, encoded: Any, batch_size: int) -> Array:
+        scores = np.zeros((len(encoded), len(self.label_names or ("score",))), "float32")
+
+        def score(batch: tuple[Array, int, int]) -> None:
+            rows, size, length = batch
+            if size > len(rows):  # copies of the last row
+                filled = np.pad(rows, (0, size - len(rows)), mode="edge")
+            else:
+                filled = rows
+            scores[rows] = self._outputs(encoded.arrays(filled, length))[: len(rows)]
+
+        batches = list(self._batches(encoded.lengths.max(axis=1), batch_size))
+        if self._onnx is None or len(encoded) < _LARGE:
+            list(map(score, batches))
+        else:
+            with ThreadPoolExecutor(_THREADS) as pool:
+                list(pool.map(score, batches[::-1]))  # the longest first
+        return scores
+
+    def _check(self, scores: Array) -> None:
+        """Refuse scores that are no numbers, or no probabilities."""
+        good = np.isfinite(scores).all(1)
+        if self.label_names is not None:
+            good &= (scores >= 0).all(1) & (np.abs(scores.sum(1) - 1) < 0.01)
+        if not good.all():
+            row = int(np.argmin(good))
+            what = "finite numbers" if self.label_names is None else "probabilities that sum to 1"
+            raise InputError(
+                f"{self!r} returned {scores[row].tolist()!s:.80} for pair {row} of {len(scores)}. "
+                f"Expected {what}: the weights are damaged, or the training diverged. Copy the run "
+                "folder again, or train again with a lower learning rate."
+            )
 
 
 def run_folder(folder: Path) -> Path:
@@ -412,13 +546,15 @@ def run_folder(folder: Path) -> Path:
     return kept
 
 
-def _from_files(files: dict[str, bytes]) -> Matcher:
+def _from_files(files: dict[str, bytes], engine: str, calibration: dict[str, Any]) -> Matcher:
     with tempfile.TemporaryDirectory() as folder:
         for name, content in files.items():
             path = Path(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        return Matcher.load(folder)
+        matcher = Matcher.load(folder, engine)
+        vars(matcher).update(calibration)
+        return matcher
 
 
 def _similarity_content() -> bytes:

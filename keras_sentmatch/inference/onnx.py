@@ -1,34 +1,131 @@
-"""Predictions through onnxruntime: the ONNX model kept in a run folder, without a backend."""
+"""The ONNX model in a run folder: predictions through onnxruntime, without Keras or a backend."""
 
 import hashlib
+import hmac
+import logging
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.encoders import PairEncoder
-from keras_sentmatch.encoders.batches import prediction_batches
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.base import Array
-from keras_sentmatch.inference.learned import LearnedPairs
-from keras_sentmatch.inference.matcher import OneModelMatcher, run_folder
-from keras_sentmatch.inference.run_folder import CALIBRATION, load_run_encoder, read_card
-from keras_sentmatch.inference.unseen_words import UnseenWords, new_rows
-from keras_sentmatch.safety import check_types, first_line, read_bytes, read_object
-from keras_sentmatch.vectors.built_in import WordTable
-
-FOLDER = "onnx"  # in the run folder
-FORMAT = 3  # of what is in it
-NOTE = "run.json"  # the digests of the run and of the other files; written last
-REMAKE = (
-    'Make the model with keras_sentmatch.load(folder, engine="onnx"), or on the command line with '
-    "keras-sentmatch export RUN --format onnx."
+from keras_sentmatch.errors import InputError, argument
+from keras_sentmatch.inference.onnx_file import MADE, check_model, tables
+from keras_sentmatch.inference.run_folder import read_card
+from keras_sentmatch.inference.unseen_words import new_rows
+from keras_sentmatch.safety import (
+    cache_folder,
+    check_types,
+    first_line,
+    read_bytes,
+    read_object,
+    replace_file,
 )
+from keras_sentmatch.version import __version__
+
+Array = np.ndarray
+log = logging.getLogger(__name__)
+FOLDER = "onnx"  # in the run folder
+FORMAT = 4  # of the files in this folder
+NOTE = "run.json"  # digests of the run and of the model, and how to use the model; written last
+REMAKE = (
+    'Make it where Keras is installed, with keras_sentmatch.load(folder, engine="onnx"), or on the '
+    "command line with --engine onnx."
+)
+_FACTS: dict[str, Any] = {"spare_rows": int, "tables": dict, "refused": (str, None), "seal": str}
 _ELSEWHERE = b"location"  # the key under which an ONNX file names another file
-_FACTS: dict[str, Any] = {"spare_rows": int, "tables": dict}
+
+
+ENGINES = ("keras", "onnx")
+_said: set[str] = set()  # in this process
+
+
+def check_engine(engine: str | None) -> None:
+    """Refuse a name that is not an engine's, and onnxruntime if it is not installed."""
+    if engine not in (None, *ENGINES):
+        raise InputError(
+            f"{argument('engine', engine)} is not an engine. Expected one of "
+            f"{', '.join(map(repr, ENGINES))}."
+        )
+    if engine == "onnx" and not is_installed("onnxruntime"):
+        raise InputError(
+            f"{argument('engine', engine)} needs onnxruntime, which is not installed. Run pip install "
+            "onnxruntime."
+        )
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package is installed. It is not imported."""
+    return find_spec(package) is not None
+
+
+def say_once(text: str) -> None:
+    """Log a fact once per process."""
+    if text not in _said:
+        _said.add(text)
+        log.info(text)
+
+
+def is_fastest() -> bool:
+    """Whether onnxruntime is the engine to use: it is installed, and no GPU is visible to Keras."""
+    if not is_installed("onnxruntime"):
+        say_once(
+            "onnxruntime is not installed, so Keras predicts. It is faster: pip install onnxruntime"
+        )
+        return False
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1")
+    return hidden or not Path("/dev/nvidia0").exists()
+
+
+def may_use(folder: Path, engine: str | None) -> bool:
+    """Whether a run is to be loaded with its ONNX model.
+
+    Raises:
+        InputError: `engine` is `"onnx"`, and the model is missing, or not known to be that of the run.
+    """
+    if engine == "keras" or engine is None and not (is_installed("keras") or is_fastest()):
+        return False
+    state = state_of(folder)
+    if state == "foreign" and not is_installed("keras"):
+        say_once(
+            f"{folder} comes from elsewhere. Keras, which could compare its ONNX model with its weights, "
+            "is not installed."
+        )
+        return True
+    if state != "current" and (engine == "onnx" or not is_installed("keras")):
+        raise InputError(f"{folder} has no ONNX model of its present weights. {REMAKE}")
+    return state == "current" and (engine == "onnx" or is_fastest())
+
+
+def has_model(folder: Path) -> bool:
+    """Whether a run has an ONNX model, whatever it is made from."""
+    return (folder / FOLDER / "model.onnx").is_file()
+
+
+def state_of(folder: Path) -> str:
+    """Return what the ONNX model of a run is.
+
+    Returns:
+        `"current"`: made here from the present files of the run. `"foreign"`: it fits them by its
+        own account, but was not made by this user on this machine, and may answer differently.
+        `"refused"`: none can be made from the present files. `"old"`: made from other files or by
+        another version. `"missing"`.
+    """
+    made = folder / FOLDER
+    if not (made / NOTE).is_file():
+        return "missing"
+    read_card(folder)  # no links
+    note = read_object(made / NOTE)
+    facts = {name: note.get(name) for name in note if name != "seal"}
+    if {**facts, **identity(folder)} != facts:
+        return "old"
+    own = seal(facts)
+    if not own or not hmac.compare_digest(str(note.get("seal")), own):
+        return "foreign"
+    return "refused" if facts.get("refused") else "current"
 
 
 def digest(folder: Path) -> str:
@@ -41,18 +138,10 @@ def digest(folder: Path) -> str:
     return _digest(folder, [model, *encoder.rglob("*")])
 
 
-def note_of(folder: Path) -> dict[str, Any]:
-    """Return what `run.json` must hold: the digests of a run and of its ONNX model."""
-    made = folder / FOLDER
-    files = [path for path in made.rglob("*") if path.name not in (NOTE, "README.md")]
-    return {"format": FORMAT, "run": digest(folder), "files": _digest(made, files)}
-
-
-def is_current(folder: Path) -> bool:
-    """Whether a run has an ONNX model that was made from its present files."""
-    read_card(folder)
-    note = folder / FOLDER / NOTE
-    return note.is_file() and read_object(note) == note_of(folder)
+def identity(folder: Path) -> dict[str, Any]:
+    model = folder / FOLDER / "model.onnx"
+    files = _digest(folder, [model])
+    return {"format": FORMAT, "version": __version__, "run": digest(folder), "model": files}
 
 
 def _digest(folder: Path, paths: Iterable[Path]) -> str:
@@ -64,154 +153,95 @@ def _digest(folder: Path, paths: Iterable[Path]) -> str:
     return found.hexdigest()
 
 
-def check_installed() -> None:
-    """Refuse to use ONNX without the packages that run the model."""
-    if missing := [name for name in ("onnxruntime", "onnx") if find_spec(name) is None]:
-        raise InputError(
-            f'engine="onnx" needs {" and ".join(missing)}. To predict, run pip install onnxruntime '
-            'onnx. To make the ONNX model as well, run pip install "keras-sentmatch[onnx]".'
-        )
+def make_key() -> None:
+    """Make the key of this user, in the cache folder, unless there is one."""
+    if not _key().is_file():
+        _key().parent.mkdir(parents=True, exist_ok=True)
+        replace_file(_key(), secrets.token_bytes(32))
+        _key().chmod(0o600)
 
 
-class OnnxMatcher(OneModelMatcher):
-    """A matcher whose model runs in onnxruntime, the fastest engine on a CPU, without a backend.
+def _key() -> Path:
+    return cache_folder() / "onnx.key"
 
-    It predicts, ranks, evaluates and calibrates as the `Matcher` of the run does, to 1e-5. To explain,
-    save or export a run, or to cache encodings, load it as a `Matcher`.
+
+def seal(facts: Mapping[str, Any]) -> str:
+    """Return a code of a note that only this user can make; empty without a key."""
+    if not _key().is_file():
+        return ""
+    text = repr(sorted(facts.items())).encode()
+    return hmac.new(read_bytes(_key(), "JSON_BYTES"), text, "sha256").hexdigest()
+
+
+# === Use ===
+
+
+class OnnxModel:
+    """An ONNX model in onnxruntime. Word tables are its inputs, so that unseen words get rows.
+
+    Args:
+        content: The bytes of the model.
+        facts: `tables`, roles of the word tables by the names of their inputs; and `spare_rows`.
+        path: The file that the bytes came from, for messages.
     """
 
-    threads = os.cpu_count() or 1
+    def __init__(self, content: bytes, facts: Mapping[str, Any], path: Path) -> None:
+        import onnxruntime
 
-    def __init__(self, folder: Path) -> None:
-        card = read_card(folder)
-        names = card["label_names"]
-        super().__init__(
-            names and tuple(names),
-            card["task"],
-            card["temperature"],
-            card["threshold"],
-            card.get("abstain_below"),
-        )
-        made = folder / FOLDER
-        facts = read_object(made / "facts.json")
-        check_types(facts, _FACTS, made / "facts.json")
-        self.folder, self.info = folder, card["info"]
-        self.learned = LearnedPairs.read(folder, len(names or "1"))
-        self.encoder = load_run_encoder(folder / "encoder")
-        self._session, self._tables = _start(made / "model.onnx", facts.get("tables", {}))
-        self._inputs = [node.name for node in self._session.get_inputs()]
-        self._roles: dict[str, str] = facts.get("tables", {})
-        self._spare = facts.get("spare_rows", 0)
-        outputs = [output.shape for output in self._session.get_outputs()]
-        fits = len(outputs) == 1 and (outputs[0][1:] == [len(names)] if names else True)
-        if not fits or not set(self._inputs) <= set(self.encoder.input_names):
-            raise InputError(
-                f"{made} belongs to another run than the rest of {folder}. Delete {made}. {REMAKE}"
-            )
-        rows = self.encoder.vocabulary_size + self._spare
-        if any(len(self._tables.get(name, ())) < rows for name in self._roles):
-            raise InputError(
-                f"{made} is damaged: its word tables have fewer than {rows:,} rows. Delete {made}. "
-                f"{REMAKE}"
-            )
-        self.word_table = WordTable.load(folder / "encoder")
-        if self.word_table and self._roles and isinstance(self.encoder, PairEncoder):
-            self.unseen_words = UnseenWords(
-                self.word_table, self.encoder, self._spare, self._write_rows
-            )
+        self.path = path
+        self.roles: dict[str, str] = facts.get("tables", {})
+        self.spare_rows: int = facts.get("spare_rows", 0)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1  # batches run in parallel
+        options.log_severity_level = 3
+        options.add_session_config_entry("session.load_model_format", "ONNX")
+        try:
+            if _ELSEWHERE in content:
+                raise ValueError("it may have values in other files, which are not opened")
+            graph = check_model(content, MADE)
+            self.tables = tables(graph, self.roles)
+            start, providers = onnxruntime.InferenceSession, ["CPUExecutionProvider"]
+            self.session = start(content, options, providers=providers)
+        except Exception as error:  # onnxruntime raises whatever the bytes led to
+            raise self._broken(first_line(error)) from error
+        self.inputs = [node.name for node in self.session.get_inputs()]
+        shapes = [output.shape for output in self.session.get_outputs()]
+        if len(shapes) != 1 or len(self.tables) != len(self.roles):
+            raise self._broken("it has other outputs or tables")
+        self.outputs = int(shapes[0][1]) if len(shapes[0]) == 2 else 1
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> "OnnxMatcher":
-        """Load a run whose ONNX model has been made.
+    def load(cls, folder: Path) -> "OnnxModel":
+        """Load the model in a run folder."""
+        made = folder / FOLDER
+        facts = read_object(made / NOTE)
+        check_types(facts, _FACTS, made / NOTE)
+        return cls(read_bytes(made / "model.onnx", "TEXT_BYTES"), facts, made / "model.onnx")
 
-        Raises:
-            InputError: The run has no ONNX model of its present weights, a file is damaged, or
-                onnxruntime is missing.
-        """
-        folder = run_folder(Path(folder))
-        read_card(folder)
-        check_installed()
-        if not is_current(folder):
-            raise InputError(f"{folder} has no ONNX model of its present weights. {REMAKE}")
-        return cls(folder)
-
-    def __repr__(self) -> str:
-        answers = "score" if self.label_names is None else "/".join(self.label_names)
-        return f"<OnnxMatcher {self.folder.name}: {self.task}, {answers:.200}>"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the path of the run folder, and the calibration as it is now."""
-        return _load_again, (self.folder.resolve(), {n: vars(self)[n] for n in CALIBRATION})
-
-    def batches(self, lengths: Array, batch_size: int) -> Iterator[tuple[Array, int, int]]:
-        """As for `Matcher`, without filling up: nothing is compiled for a shape."""
-        for rows, _, _ in prediction_batches(lengths, batch_size, self.encoder.max_length):
-            yield rows, len(rows), max(int(lengths[rows].max()), self.encoder.shortest)
-
-    def score_arrays(self, arrays: Mapping[str, Array]) -> Array:
-        inputs = {name: arrays[name] for name in self._inputs}
-        rows, outputs = len(next(iter(arrays.values()))), len(self.label_names or "1")
+    def __call__(self, arrays: Mapping[str, Array]) -> Array:
+        """Return the outputs `[rows, outputs]` for encoded pairs."""
+        inputs = {name: arrays[name] for name in self.inputs}
+        rows = len(next(iter(arrays.values())))
         try:
-            (scores,) = self._session.run(None, inputs | self._tables)
+            (found,) = self.session.run(None, inputs | self.tables)
         except Exception as error:  # onnxruntime raises whatever the model led to
             raise self._broken(first_line(error)) from error
-        found = np.asarray(scores)
-        if found.size != rows * outputs or found.dtype.kind not in "fiu":
+        if found.size != rows * self.outputs or found.dtype.kind not in "fiu":
             raise self._broken(f"it returns {found.dtype} {found.shape} for {rows} pairs")
-        return np.reshape(found, (rows, outputs))
+        return np.reshape(found, (rows, self.outputs))
+
+    def write_rows(self, start: int, words: Sequence[str], vectors: Array) -> None:
+        """Write the rows of words, from `start` on, into every word table."""
+        for name, role in self.roles.items():
+            self.tables[name][start : start + len(words)] = new_rows(role, words, vectors)
+
+    def check_rows(self, vocabulary_size: int) -> None:
+        """Refuse word tables that are too short."""
+        rows = vocabulary_size + self.spare_rows
+        if any(len(table) < rows for table in self.tables.values()):
+            raise self._broken(f"its word tables have fewer than {rows:,} rows")
 
     def _broken(self, why: str) -> InputError:
-        made = self.folder / FOLDER
-        return InputError(f"{made / 'model.onnx'} cannot be used ({why}). Delete {made}. {REMAKE}")
-
-    def _write_rows(self, start: int, words: Sequence[str], vectors: Array) -> None:
-        for name, role in self._roles.items():
-            self._tables[name][start : start + len(words)] = new_rows(role, words, vectors)
-
-
-def _load_again(folder: Path, calibration: dict[str, Any]) -> OnnxMatcher:
-    matcher = OnnxMatcher.load(folder)
-    vars(matcher).update(calibration)
-    return matcher
-
-
-def _start(path: Path, names: Collection[str]) -> tuple[Any, dict[str, Array]]:
-    """Start a model in onnxruntime; return it and copies of its tables with these names.
-
-    It runs on one thread: starting more takes longer than one pair.
-    """
-    import onnx
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    options.add_session_config_entry("session.load_model_format", "ONNX")
-    content = read_bytes(path, "TEXT_BYTES")
-    try:
-        model = onnx.load_model_from_string(content)
-        _check_model(model, content)
-        tables = {
-            tensor.name: np.array(onnx.numpy_helper.to_array(tensor))
-            for tensor in model.graph.initializer
-            if tensor.name in names
-        }
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # both libraries raise whatever the bytes led to
-        raise InputError(
-            f"{path} is refused ({first_line(error)}). Delete {path.parent}. {REMAKE}"
-        ) from error
-    return session, tables
-
-
-def _check_model(model: Any, content: bytes) -> None:
-    """Refuse a model that reads other files, runs foreign code, or may never end."""
-    if _ELSEWHERE in content:
-        raise ValueError("it may have values in other files, which are not opened")
-    if model.functions:
-        raise ValueError("it defines functions of its own")
-    for node in model.graph.node:
-        if node.domain not in ("", "ai.onnx"):
-            raise ValueError(f"it has the foreign operation {node.domain}.{node.op_type}")
-        if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
-            raise ValueError(f"it has the loop or branch {node.op_type}")
+        return InputError(
+            f"{self.path} cannot be used ({why}). Delete {self.path.parent}, or use the engine keras."
+        )

@@ -3,6 +3,7 @@
 import json
 import zipfile
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 FORMAT = 2  # of matcher.json
 SIMILARITY = "similarity"  # names the built-in matcher if no folder has this name
+STATIC = "static"  # names similarity without a model if no folder has this name
 AGAIN = "Copy the run folder again, or train again"
 CALIBRATION = ("temperature", "threshold", "abstain_below")
 _MOST_MEMBERS = 1000  # runs of an ensemble
@@ -45,9 +47,9 @@ _KINDS: dict[str, Any] = {  # types of the values in matcher.json
 }
 
 
-def is_packaged(folder: Path) -> bool:
-    """Whether this names the built-in matcher, not a folder."""
-    return folder == Path(SIMILARITY) and not folder.exists()
+def is_packaged(folder: Path, name: str = SIMILARITY) -> bool:
+    """Whether this names the built-in matcher (or `STATIC`), not a folder."""
+    return folder == Path(name) and not folder.exists()
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -168,8 +170,18 @@ def load_run_encoder(folder: Path) -> Encoder:
     return load_encoder(folder)
 
 
+def check_keras(what: str) -> None:
+    """Refuse what needs Keras if it is not installed."""
+    if find_spec("keras") is None:
+        raise InputError(
+            f"{what} needs Keras, which is not installed. Run pip install "
+            '"keras-sentmatch[torch]", or [tensorflow] or [jax].'
+        )
+
+
 def load_model(path: Path, card: Mapping[str, Any]) -> "keras.Model":
     """Load the model of a run folder in Keras's safe mode, after checking what the file holds."""
+    check_keras(str(path))
     import keras
 
     import keras_sentmatch.applications  # noqa: F401  (registers the models for safe loading)

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require, require_choice, require_positive
+from keras_sentmatch.layers.dropout import Dropout
 from keras_sentmatch.ops import masked_softmax
 from keras_sentmatch.ops.masking import at_least_float32, pair_mask, zero_padding
 from keras_sentmatch.ops.similarity import pairwise_sum
@@ -83,7 +84,7 @@ class DualAttention(Layer):
             )
             for name in ("query", "key", "value")
         )
-        self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="drop")
+        self.drop = Dropout(dropout, dtype=self.dtype_policy, name="drop")
 
     def build(self, x_shape):
         for layer in (self.query, self.key, self.value):
@@ -415,7 +416,7 @@ class DualAttentionBlock(Layer):
         )
         self.wide = self.dense(self.intermediate_dim, "wide", self.activation, width)
         self.narrow = self.dense(width, "narrow", inputs=self.intermediate_dim)
-        self.drop = keras.layers.Dropout(self.dropout, name="drop", **policy)
+        self.drop = Dropout(self.dropout, name="drop", **policy)
         for layer in (self.attention, self.attention_norm, self.feedforward_norm):
             layer.build(x_shape)
         self.fusion.build(x_shape, x_shape)

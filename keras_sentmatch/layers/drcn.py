@@ -10,6 +10,7 @@ from keras import ops
 from keras_sentmatch.layers.base import Layer, require, require_choice
 from keras_sentmatch.layers.bidirectional_rnn import BidirectionalRNN
 from keras_sentmatch.layers.co_attention import CoAttention
+from keras_sentmatch.layers.dropout import Dropout
 from keras_sentmatch.ops import masked_mean
 from keras_sentmatch.ops.masking import at_least_float32, zero_padding
 from keras_sentmatch.ops.sequence import split_pair, stack_pair
@@ -30,7 +31,7 @@ class AutoencoderBottleneck(Layer):
     def build(self, x_shape):
         self.encoder = self.dense(self.units, "encoder", "tanh", x_shape[-1])
         self.decoder = self.dense(x_shape[-1], "decoder", inputs=self.units)
-        self.code_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self.code_dropout = Dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, x, mask, sentences=1, training=None):
         code = self.code_dropout(self.encoder(x), training=training)

@@ -14,6 +14,7 @@ from keras_sentmatch.layers.base import (
     require_positive,
 )
 from keras_sentmatch.layers.bidirectional_rnn import BidirectionalRNN
+from keras_sentmatch.layers.dropout import Dropout
 from keras_sentmatch.ops import masked_max, masked_mean, masked_softmax
 from keras_sentmatch.ops.masking import at_least_float32, zero_padding
 
@@ -269,7 +270,7 @@ class SelectiveFeatureAttention(Layer):
             self.projection = self.dense(branch, "projection", inputs=read)
             read = branch
         self.branch_layers = [self._branch(n, branch) for n in range(1, self.branches + 1)]
-        self.branch_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self.branch_dropout = Dropout(self.dropout, dtype=self.dtype_policy)
         for n, layer in enumerate(self.branch_layers):
             stacked = n and self.branch_kind in STACKED
             layer.build((*x_shape[:-1], branch if stacked else read))

@@ -8,17 +8,31 @@ from keras import ops
 
 from keras_sentmatch.layers.base import Layer
 from keras_sentmatch.layers.drr_net import SelfAttentionPooling
+from keras_sentmatch.ops.masking import pair_mask
+from keras_sentmatch.ops.sequence import split_pair, stack_pair
 
 FEATURES = tuple(
     """
     alignment_1 alignment_2 worst_alignment_1 worst_alignment_2 weighted_alignment_1
     weighted_alignment_2 weighted_cosine mean_cosine shared_1 shared_2 weighted_shared_1
     weighted_shared_2 length_ratio length_difference length_1 length_2 negation_1 negation_2
-    negation_differs shared_bigrams_1 shared_bigrams_2 new_number_1 new_number_2 order_1 order_2
+    negation_difference shared_bigrams_1 shared_bigrams_2 new_number_1 new_number_2 order_1 order_2
     unaligned_1 unaligned_2 similarity similar_1 similar_2 least_similar_1 least_similar_2
     missing_1 missing_2
     """.split()
 )
+# The features of a sentence: means of numbers of its words, which count equally, or more if they are
+# rare, or once for each distinct word, or by attention (four rows); then extremes, and its length.
+OF_EACH = """
+    alignment - shared_bigrams order unaligned -
+    weighted_alignment weighted_shared - - - -
+    - shared - - - -
+    - - - - - similar
+    worst_alignment least_similar negation new_number missing length
+""".split()
+_FOUND = [f"{name}_{of}" for of in ("1", "2", "ratio", "difference") for name in OF_EACH]
+_FOUND += ["mean_cosine", "weighted_cosine", "similarity"]
+COLUMNS = [_FOUND.index(name) for name in FEATURES]  # the others are not used
 ALIGNED = 0.6  # cosine from which a word counts as aligned
 NEAR = 1e-3  # width of the band in which a comparison of cosines is neither true nor false
 MOST = 4.0  # limit of a feature in a product, in standard deviations
@@ -79,91 +93,61 @@ class MatchingFeatures(_Float32Layer):
             variable.assign(weights[name])
 
     def call(self, word_ids_1, word_ids_2, vectors_1, vectors_2):
-        mask_1, mask_2 = (_float(ops.not_equal(ids, 0)) for ids in (word_ids_1, word_ids_2))
-        same = ops.equal(word_ids_1[:, :, None], word_ids_2[:, None, :])
-        same = _float(ops.logical_and(same, ops.greater(word_ids_1, 1)[:, :, None]))  # [B, L1, L2]
-        a, b = _unit(_float(vectors_1)), _unit(_float(vectors_2))
-        pairs = mask_1[:, :, None] * mask_2[:, None, :]
-        cosines = ops.matmul(a, ops.swapaxes(b, 1, 2)) * pairs - 2.0 * (1.0 - pairs)
-        one = self.describe(word_ids_1, mask_1, a, cosines, same, mask_2)
-        two = self.describe(
-            word_ids_2, mask_2, b, ops.swapaxes(cosines, 1, 2), ops.swapaxes(same, 1, 2), mask_1
-        )
-        of_both = {
-            "weighted_cosine": _cosine(one["weighted_mean"], two["weighted_mean"]),
-            "mean_cosine": _cosine(one["mean"], two["mean"]),
-            "length_ratio": one["length"] - two["length"],
-            "length_difference": ops.abs(one["length"] - two["length"]),
-            "negation_differs": ops.abs(one["negation"] - two["negation"]),
-        }
-        of_both["similarity"], similar_1, similar_2 = self.compare(
-            _float(vectors_1), _float(vectors_2), mask_1, mask_2, pairs
-        )
-        one, two = one | similar_1, two | similar_2
-        found = of_both | {f"{k}_1": x for k, x in one.items()}
-        found |= {f"{k}_2": x for k, x in two.items()}
-        return ops.stack([found[name] for name in FEATURES], axis=-1)
-
-    def compare(self, vectors_1, vectors_2, mask_1, mask_2, pairs):
-        """Return the similarity of two sentences, `[B]`, and the features of each."""
-        means, mapped, weights = [], [], []
-        for vectors, mask in ((vectors_1, mask_1), (vectors_2, mask_2)):
-            pooled, weight = self.importance(vectors, ops.cast(mask, "bool"), return_attention=True)
-            means.append(ops.matmul(pooled, self.map) + self.map_bias)
-            mapped.append(_unit(ops.matmul(vectors, self.map)))
-            weights.append(weight)
-        cosines = ops.matmul(mapped[0], ops.swapaxes(mapped[1], 1, 2)) * pairs - 2.0 * (1.0 - pairs)
-        either = ops.max(mask_1, axis=1) * ops.max(mask_2, axis=1)  # both have words
-        sides = []
-        for best, mask, weight in zip(
-            (ops.max(cosines, axis=2), ops.max(cosines, axis=1)), (mask_1, mask_2), weights
-        ):
-            best = ops.maximum(best, -1.0)
-            found = {
-                "similar": ops.sum(weight * best, axis=1),
-                "least_similar": ops.min(best * mask + 2.0 * (1.0 - mask), axis=1),
-                "missing": ops.max(weight * (1.0 - best), axis=1),
-            }
-            sides.append({name: value * either for name, value in found.items()})
-        return _cosine(*means) * either, *sides
-
-    def describe(self, word_ids, mask, units, cosines, same, other_mask) -> dict:
-        """Return the features of one sentence `[B, L]`, from its side of `cosines` and `same` `[B, L, L']`."""
-        common, negation, number = ops.unstack(ops.take(self.facts, word_ids, axis=0), 3, axis=-1)
-        weight = (1.05 - common) * mask
-        count = ops.maximum(ops.sum(mask, axis=1), 1.0)
-        total = ops.sum(weight, axis=1) + 1e-6
-        best = ops.maximum(ops.max(cosines, axis=2), -1.0) * mask
-        best *= ops.max(other_mask, axis=1, keepdims=True)
-        shared = ops.max(same, axis=2)  # [B, L]
-        distinct = _first(word_ids) * mask
-        place = ops.cumsum(mask, axis=1) / count[:, None]
-        other_count = ops.maximum(ops.sum(other_mask, axis=1, keepdims=True), 1.0)
-        other_place = ops.cumsum(other_mask, axis=1) / other_count
-        # Both comparisons are continuous, so that rounding decides nothing: a repeated word ties.
-        behind = ops.max(cosines, axis=2, keepdims=True) - cosines
-        winners = ops.relu(1.0 - behind / NEAR)
-        unaligned = ops.clip((ALIGNED - best) / NEAR, 0.0, 1.0)
-        aligned_to = ops.sum(winners * other_place[:, None], axis=2) / ops.sum(winners, axis=2)
+        # Both sides at once: of 2B sentences, each has another one. A column `[2B, L, 1]` holds a
+        # number for each word, and a column of a table `[2B, L, L]` belongs to a word of the other one.
+        ids = stack_pair(word_ids_1, word_ids_2)
+        other_ids = stack_pair(word_ids_2, word_ids_1)
+        vectors = _float(stack_pair(vectors_1, vectors_2))
+        real = ops.not_equal(ids, 0)
+        pairs = pair_mask(real, ops.not_equal(other_ids, 0))
+        mask = _float(real)[:, :, None]
+        met = ops.max(_float(pairs), axis=2, keepdims=True)  # 0 if the other one has no words
+        same = ops.equal(ids[:, :, None], other_ids[:, None, :])
+        same = _float(ops.logical_and(same, ops.greater(ids, 1)[:, :, None]))
+        shared = ops.max(same, axis=2, keepdims=True)
         both = same[:, :-1, :-1] * same[:, 1:, 1:]
         # A single padded column keeps the maximum over no bigrams at all defined.
-        bigrams = ops.max(ops.pad(both, [(0, 0), (0, 1), (0, 1)]), axis=2)
-        return {
-            "alignment": ops.sum(best, axis=1) / count,
-            "worst_alignment": ops.min(best + 2.0 * (1.0 - mask), axis=1) * ops.max(mask, axis=1),
-            "weighted_alignment": ops.sum(best * weight, axis=1) / total,
-            "weighted_mean": ops.sum(units * weight[:, :, None], axis=1) / total[:, None],
-            "mean": ops.sum(units * mask[:, :, None], axis=1) / count[:, None],
-            "shared": ops.sum(shared * distinct, axis=1)
-            / ops.maximum(ops.sum(distinct, axis=1), 1.0),
-            "weighted_shared": ops.sum(shared * weight, axis=1) / total,
-            "length": ops.log(count),
-            "negation": ops.max(ops.relu(negation) * mask, axis=1),
-            "shared_bigrams": ops.sum(bigrams, axis=1) / count,
-            "new_number": ops.max(ops.relu(number) * mask * (1.0 - shared), axis=1),
-            "order": ops.sum(ops.abs(place - aligned_to) * mask, axis=1) / count,
-            "unaligned": ops.sum(unaligned * mask, axis=1) / count,
-        }
+        both = ops.pad(both, [(0, 0), (0, 1), (0, 1)])
+        common, negation, number = ops.split(ops.take(self.facts, ids, axis=0), 3, axis=-1)
+        units = _unit(vectors)
+        cosines, highest = _compare(units, pairs)
+        best = ops.maximum(highest, -1.0) * met
+        count = ops.maximum(ops.sum(mask, axis=1, keepdims=True), 1.0)
+        place = ops.cumsum(mask, axis=1) / count
+        # Both comparisons are continuous, so that rounding decides nothing: a repeated word ties.
+        winners = ops.relu(1.0 - (highest - cosines) / NEAR)
+        unaligned = ops.clip((ALIGNED - best) / NEAR, 0.0, 1.0)
+        aligned_to = ops.matmul(winners, _swap(place)) / ops.sum(winners, axis=2, keepdims=True)
+        pooled, attention = self.importance(vectors, real, return_attention=True)
+        attention = attention[:, :, None]
+        _, highest = _compare(_unit(ops.matmul(vectors, self.map)), pairs)
+        similar = ops.maximum(highest, -1.0) * met
+
+        moved = ops.abs(place - aligned_to)
+        bigrams = ops.max(both, axis=2, keepdims=True)
+        numbers = ops.concatenate([best, shared, bigrams, moved, unaligned, similar], axis=2)
+        weights = ops.concatenate([mask, (1.05 - common) * mask, mask * _once(ids)], axis=2)
+        weights /= ops.sum(weights, axis=1, keepdims=True) + 1e-6
+        weights = ops.swapaxes(ops.concatenate([weights, attention], axis=2), 1, 2)
+        either = ops.max(met, axis=1, keepdims=True)  # both have words
+        lowest = ops.concatenate([best, similar], axis=2) + 2.0 * (1.0 - mask)
+        facts = ops.relu(negation) * mask, ops.relu(number) * (mask - shared)
+        extremes = [
+            ops.min(lowest, axis=1, keepdims=True) * either,
+            ops.max(
+                ops.concatenate([*facts, attention * (met - similar)], axis=2),
+                axis=1,
+                keepdims=True,
+            ),
+            ops.log(count),
+        ]
+        sides = [ops.matmul(weights, numbers), ops.concatenate(extremes, axis=2)]
+        one, two = _halves(ops.concatenate([_flat(x) for x in sides], axis=1))
+        means = _cosine(ops.matmul(weights[:, :2], units))
+        similarity = _cosine(ops.matmul(pooled, self.map) + self.map_bias)[:, None]
+        similarity *= _halves(either)[0][:, 0]
+        found = [one, two, one - two, ops.abs(one - two), means, similarity]
+        return ops.take(ops.concatenate(found, axis=1), COLUMNS, axis=1)
 
     def compute_output_spec(self, word_ids_1, word_ids_2, vectors_1, vectors_2):
         return self.spec(word_ids_1.shape[0], len(FEATURES), dtype="float32")
@@ -204,12 +188,12 @@ class WideLogits(_Float32Layer):
 
     def word_logits(self, word_ids_1, word_ids_2):
         """Return what each word adds to the logits: `[B, L1, C]` and `[B, L2, C]`."""
-        same = ops.any(ops.equal(word_ids_1[:, :, None], word_ids_2[:, None, :]), axis=2)
-        known_1, known_2 = (_float(ops.greater(ids, 1)) for ids in (word_ids_1, word_ids_2))
-        both = known_1 * _first(word_ids_1) * _float(same)
-        one = ops.take(self.words_1, word_ids_1, axis=0) * known_1[:, :, None]
-        one += ops.take(self.words_both, word_ids_1, axis=0) * both[:, :, None]
-        return one, ops.take(self.words_2, word_ids_2, axis=0) * known_2[:, :, None]
+        same = _float(ops.equal(word_ids_1[:, :, None], word_ids_2[:, None, :]))
+        known_1, known_2 = (_float(ops.greater(x, 1))[:, :, None] for x in (word_ids_1, word_ids_2))
+        both = ops.max(same, axis=2, keepdims=True) * _once(word_ids_1)
+        one = ops.take(self.words_1, word_ids_1, axis=0)
+        one += ops.take(self.words_both, word_ids_1, axis=0) * both
+        return one * known_1, ops.take(self.words_2, word_ids_2, axis=0) * known_2
 
     def feature_logits(self, features):
         """Return what each feature adds to the logits, `[B, F, C]`; a product counts for its second feature."""
@@ -262,13 +246,35 @@ def _unit(x):
     return x / ops.sqrt(ops.sum(ops.square(x), axis=-1, keepdims=True) + 1e-12)
 
 
-def _cosine(x, y):
-    return ops.sum(_unit(x) * _unit(y), axis=-1)
+def _cosine(x):
+    """Return the cosines of what belongs to sentences 1 and 2."""
+    one, two = _halves(_unit(x))
+    return ops.sum(one * two, axis=-1)
 
 
-def _first(ids):
-    """Return 1 at the first occurrence of a word in its sentence, else 0: `[B, L]`."""
-    place = ops.cumsum(ops.ones_like(ids), axis=1)
-    before = ops.less(place[:, None, :], place[:, :, None])
-    again = ops.logical_and(ops.equal(ids[:, None, :], ids[:, :, None]), before)
-    return 1.0 - _float(ops.any(again, axis=2))
+def _once(ids):
+    """Return one over the number of times that a sentence has each of its words: `[B, L, 1]`."""
+    same = _float(ops.equal(ids[:, :, None], ids[:, None, :]))
+    # Never below one; but LiteRT converts the quotient wrongly without the maximum.
+    return 1.0 / ops.maximum(ops.sum(same, axis=2, keepdims=True), 1.0)
+
+
+def _compare(units, pairs):
+    """Return the cosines of the words of both sentences, -2 with padding, and the highest of each."""
+    cosines = ops.matmul(units, ops.swapaxes(_swap(units), 1, 2))
+    cosines = ops.where(pairs, cosines, -2.0)
+    return cosines, ops.max(cosines, axis=2, keepdims=True)
+
+
+def _halves(x):
+    """Return what belongs to sentences 1, and to sentences 2."""
+    return split_pair(x, None, None)
+
+
+def _swap(x):
+    """Return for each sentence what belongs to the other one."""
+    return ops.concatenate(_halves(x)[::-1], axis=0)
+
+
+def _flat(x):
+    return ops.reshape(x, (-1, x.shape[1] * x.shape[2]))

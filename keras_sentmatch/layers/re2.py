@@ -1,11 +1,10 @@
 """The layers of RE2 (Yang et al. 2019)."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require_choice, require_positive
+from keras_sentmatch.layers.dropout import Dropout
 from keras_sentmatch.ops.masking import at_least_float32, zero_padding
 
 
@@ -37,11 +36,12 @@ class _WeightNormalized(Layer):
         )
         self.bias = self.add_weight(shape=shape[-1:], initializer="zeros", name="bias")
 
-    def finish(self, product):
-        """Return the output from the product of the input and `v`; scaling it is cheaper than the kernel."""
-        lengths = _lengths(self.kernel)
-        rate = ops.cast(ops.cast(self.scale, lengths.dtype) / lengths, self.kernel.dtype)
-        return self.activation(product * rate + self.bias)
+    def normalized(self):
+        """Return the kernel `g v / ||v||`."""
+        kernel = ops.convert_to_tensor(self.kernel)
+        lengths = _lengths(kernel)
+        rate = ops.cast(ops.cast(self.scale, lengths.dtype) / lengths, kernel.dtype)
+        return kernel * rate
 
 
 def _lengths(kernel):
@@ -61,7 +61,7 @@ class WeightNormalizedDense(_WeightNormalized):
         self._add_weights(x_shape[-1], self.units)
 
     def call(self, x):
-        return self.finish(ops.matmul(x, self.kernel))
+        return self.activation(ops.matmul(x, self.normalized()) + self.bias)
 
     def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], self.units)
@@ -88,7 +88,8 @@ class WeightNormalizedConv1D(_WeightNormalized):
         self._add_weights(self.kernel_size, x_shape[-1], self.filters)
 
     def call(self, x):
-        return self.finish(ops.conv(x, self.kernel, padding="same", data_format="channels_last"))
+        x = ops.conv(x, self.normalized(), padding="same", data_format="channels_last")
+        return self.activation(x + self.bias)
 
     def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], self.filters)
@@ -111,9 +112,7 @@ class ConvolutionalBlock(Layer):
             )
             for i in range(num_layers)
         ]
-        self.dropouts = [
-            keras.layers.Dropout(dropout, dtype=self.dtype_policy) for _ in range(num_layers)
-        ]
+        self.dropouts = [Dropout(dropout, dtype=self.dtype_policy) for _ in range(num_layers)]
 
     def build(self, x_shape):
         for i, convolution in enumerate(self.convolutions):
@@ -150,7 +149,7 @@ class AlignmentFusion(Layer):
         self.views = [dense("concatenation")]
         if mode == "full":
             self.views += [dense("difference"), dense("product")]
-            self.output_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+            self.output_dropout = Dropout(dropout, dtype=self.dtype_policy)
             self.output_dense = dense("fusion")
 
     def build(self, x_shape):
@@ -162,16 +161,15 @@ class AlignmentFusion(Layer):
     def call(self, x, attended, mask, training=None):
         x, attended = ops.convert_to_tensor(x), ops.convert_to_tensor(attended)
         compared = (attended, x - attended, x * attended)
-        width, views = x.shape[-1], self.views
+        width, kernels = x.shape[-1], [view.normalized() for view in self.views]
         # [x; y] K is x K[:width] + y K[width:]. One product gives the first term for all views.
-        of_x = ops.matmul(x, ops.concatenate([view.kernel[:width] for view in views], axis=-1))
-        fused: list[Any] = []
-        for view, product, other in zip(views, ops.split(of_x, len(views), axis=-1), compared):
-            fused.append(view.finish(product + ops.matmul(other, view.kernel[width:])))
-        if self.mode == "simple":
-            return zero_padding(fused[0], mask)
-        y = self.output_dropout(ops.concatenate(fused, axis=-1), training=training)
-        return zero_padding(self.output_dense(y), mask)
+        y = ops.matmul(x, ops.concatenate([kernel[:width] for kernel in kernels], axis=-1))
+        others = [ops.matmul(x, kernel[width:]) for x, kernel in zip(compared, kernels)]
+        y += ops.concatenate(others, axis=-1)
+        y = gelu(y + ops.concatenate([view.bias for view in self.views], axis=-1))
+        if self.mode == "full":
+            y = self.output_dense(self.output_dropout(y, training=training))
+        return zero_padding(y, mask)
 
     def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], self.units)

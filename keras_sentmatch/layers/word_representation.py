@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require, require_choice
+from keras_sentmatch.layers.dropout import Dropout
 from keras_sentmatch.ops import masked_max, recurrent_states
 from keras_sentmatch.ops.masking import zero_padding
 from keras_sentmatch.ops.sequence import last_state
@@ -34,7 +35,7 @@ class CharReader(Layer):
         self.embedding = keras.layers.Embedding(
             vocabulary_size, embedding_dim, dtype=self.dtype_policy, name="char_embedding"
         )
-        self.embedding_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.embedding_dropout = Dropout(dropout, dtype=self.dtype_policy)
         options = {"kernel_regularizer": self.kernel_regularizer, "dtype": self.dtype_policy}
         if kernel_size:
             self.convolution = keras.layers.Conv1D(
@@ -190,7 +191,7 @@ class WordRepresentation(Layer):
                 self.char_cnn = reader
             else:
                 self.char_lstm = reader
-        self.embedding_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.embedding_dropout = Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, word_ids_shape, char_ids_shape=None):
         for embedding in self.word_embeddings:

@@ -88,15 +88,13 @@ def log_odds(
 
     They order rows as the probability does, also if the probability is rounded to 0 or 1.
     """
-    from scipy.special import logsumexp
-
     p = np.asarray(probabilities)
     least = np.finfo(p.dtype if p.dtype.kind == "f" else "float64").smallest_subnormal
     logits = np.log(np.maximum(p.astype("float64"), least)) / temperature
     rows = np.arange(len(logits))
     own = logits[rows, column]
     logits[rows, column] = -np.inf
-    return np.asarray(own - logsumexp(logits, axis=1))
+    return np.asarray(own - np.logaddexp.reduce(logits, axis=1))
 
 
 def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:

@@ -75,11 +75,13 @@ def find_cut(
     name: str = "the label",
     confidence: float = 0.95,
     lowest: float = 0.0,
+    parts: ArrayLike | None = None,
 ) -> dict[str, Any]:
     """Return the threshold on scores that reaches a precision (the lowest) or a recall (the highest).
 
     `labels` says whether each prediction is right (for a recall: whether each pair has the label).
-    The share must be reached by the one-sided Clopper-Pearson lower bound. Returns `threshold`, and
+    The share must be reached by the one-sided Clopper-Pearson lower bound, in each part if the number
+    of each row's part is given; `lower_bound` is then the lowest of them. Returns `threshold`, and
     for the pairs above it `answers`, `right`, `precision` and `lower_bound`; for a recall also
     `recall`. Raises `InputError` if no threshold reaches the share; the message names the best.
     """
@@ -94,13 +96,26 @@ def find_cut(
     last = np.flatnonzero((middles < p) & (middles > below))
     right, answers = hits[last], last + 1
     totals = np.full(len(last), y.sum()) if goal == "recall" else answers
-    bounds = beta.ppf(1 - confidence, np.maximum(right, 1), totals - right + 1) * (right > 0)
+
+    def bound(rows: Any) -> Any:
+        inside = y[order] * rows
+        found = np.cumsum(inside)[last]
+        of = inside.sum() if goal == "recall" else np.cumsum(rows)[last]
+        return beta.ppf(1 - confidence, np.maximum(found, 1), of - found + 1) * (found > 0)
+
+    part = np.zeros(len(y), int) if parts is None else np.asarray(parts)
+    each = [bound(part[order] == number) for number in np.unique(part)]
+    bounds = np.min(each, axis=0) if each else np.empty(0)
     reached = np.flatnonzero(bounds >= wanted)
     if not len(reached):
         closest = "No pair is predicted to have it"
         if len(bounds):
             best = bounds.argmax()
-            closest = f"The best is {bounds[best]:.3f}, with {right[best]:,} right of {totals[best]:,} pairs"
+            where = "" if parts is None else " in the fold where it is lowest"
+            closest = (
+                f"The best is {bounds[best]:.3f}{where}, with {right[best]:,} right of "
+                f"{totals[best]:,} pairs"
+            )
         raise InputError(
             f"{argument(goal, wanted)} cannot be reached for {name!r} with {confidence:.0%} "
             f"confidence. {closest}. Lower the {goal} or {argument('confidence')}, or use more pairs."
@@ -150,7 +165,9 @@ class Goal:
                 f"{argument('recall')}. The labels are {', '.join(names)}."
             )
 
-    def fit(self, y: np.ndarray, p: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    def fit(
+        self, y: np.ndarray, p: np.ndarray, names: Sequence[str], parts: np.ndarray | None = None
+    ) -> dict[str, Any]:
         """Return `threshold`, `abstain_below` and `labels`, the metrics of each label."""
         share = self.precision or self.recall
         goal = "recall" if self.recall else "precision"
@@ -164,13 +181,16 @@ class Goal:
             column = names.index(self.label) if self.label else positive_class(names, y)
             name, sign = names[column], 1 if column else -1
             scores, lowest = sign * p[:, 1].astype("float64"), 0.0 if column else -1.0
-            cut = find_cut(y == column, scores, share, name=name, lowest=lowest, **given)
+            cut = find_cut(
+                y == column, scores, share, name=name, lowest=lowest, parts=parts, **given
+            )
             cut["threshold"] *= sign
             return {"threshold": cut["threshold"], "abstain_below": None, "labels": {name: cut}}
         predicted, labels = p.argmax(-1), {}
         for column, name in enumerate(names):
             rows = predicted == column
-            labels[name] = find_cut(y[rows] == column, p[rows, column], share, name=name, **given)
+            right, scores = rows & (y == column), np.where(rows, p[:, column], 0)
+            labels[name] = find_cut(right, scores, share, name=name, parts=parts, **given)
         below = [cut["threshold"] for cut in labels.values()]
         return {"threshold": None, "abstain_below": below, "labels": labels}
 
@@ -182,17 +202,20 @@ def calibrate_predictions(
     goal: Goal = Goal(),  # noqa: B008
     *,
     temperature: bool = True,
+    folds: ArrayLike | None = None,
 ) -> dict[str, Any]:
     """Fit a temperature and thresholds to `[n, C]` probabilities, and measure their effect.
 
-    The pairs must not be those that the model was trained on. Returns what `Matcher.calibrate` returns.
+    The pairs must not be those that the model was trained on. If several models predicted them, pass
+    the number of the fold of each: a precision or recall must then be reached in every fold. Returns
+    what `Matcher.calibrate` returns.
     """
     goal.check(names)
     y, raw = np.asarray(labels), np.asarray(probabilities)
     check_several_labels(y)
     fitted = fit_temperature(y, raw) if temperature else 1.0
     p = apply_temperature(raw, fitted)
-    found = goal.fit(y, p, names)
+    found = goal.fit(y, p, names, None if folds is None else np.asarray(folds))
     threshold, below = found["threshold"], found["abstain_below"]
     sure = sure_answers(p, threshold, below)
     predicted = decide(p, threshold)

@@ -41,10 +41,8 @@ def masked_softmax(scores: Any, mask: Any, axis: int = -1) -> Any:
     wide = at_least_float32(scores)
     mask = ops.cast(mask, "bool")
     wide = ops.where(mask, wide, ops.cast(-1e9, wide.dtype))
-    wide = wide - ops.stop_gradient(ops.max(wide, axis=axis, keepdims=True))
-    weights = ops.exp(wide) * ops.cast(mask, wide.dtype)
-    total = ops.sum(weights, axis=axis, keepdims=True)
-    return ops.cast(weights / ops.maximum(total, 1e-13), scores.dtype)
+    weights = ops.softmax(wide, axis=axis) * ops.cast(mask, wide.dtype)
+    return ops.cast(weights, scores.dtype)
 
 
 def masked_mean(x: Any, mask: Any, axis: int = 1) -> Any:

@@ -25,7 +25,7 @@ def reverse_within_length(x: Any, mask: Any) -> Any:
     batch, length = ops.shape(x)[0], ops.shape(x)[1]
     position = ops.expand_dims(ops.arange(length, dtype="int32"), 0)
     count = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
-    source = ops.where(position < count, count - 1 - position, position)
+    source = ops.where(ops.less(position, count), count - 1 - position, position)
     # Gathering whole rows of the flattened batch is much cheaper than take_along_axis over D.
     rows = ops.reshape(
         source + ops.expand_dims(ops.arange(batch, dtype="int32"), 1) * length, (-1,)
@@ -74,7 +74,9 @@ def stack_pair(x1: Any, x2: Any) -> Any:
 
 def split_pair(x: Any, length_1: Any, length_2: Any) -> tuple[Any, Any]:
     """Undo `stack_pair`: `[2B, L, ...]` to `[B, length_1, ...]` and `[B, length_2, ...]`."""
-    if _EQUAL.get():  # one operation in ONNX; LiteRT cannot split Boolean tensors
+    known = isinstance(length_1, int) and isinstance(length_2, int)
+    if _EQUAL.get() or (known and length_1 == length_2 == ops.shape(x)[1]):
+        # One operation, in ONNX too, with a quick gradient. LiteRT cannot split Boolean tensors.
         dtype = keras.backend.standardize_dtype(x.dtype)
         halves = ops.split(ops.cast(x, "int32") if dtype == "bool" else x, 2)
         x1, x2 = (ops.cast(half, dtype) for half in halves)

@@ -2,7 +2,9 @@
 
 import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -19,13 +21,19 @@ def draw(artefact: Artefact, cells: Cells, results: Results, out: Path) -> Path 
     if not results:
         return None
     kind = artefact.figure
+    if kind != "points":
+        measured = {one["column"] for one in cells if one.get("mean") is not None}
+        measured |= {name for runs in results.values() for name in runs[0]}
+        columns = tuple(one for one in artefact.columns if one.name in measured)
+        artefact = replace(artefact, columns=columns)
     if kind == "maps":
         figure = _maps(artefact, results)
     elif kind == "curves":
         figure = _curves(artefact, results, out)
     else:
         figure = {"bars": _bars, "lines": _lines, "points": _points}[kind](artefact, cells)
-    figure.suptitle(f"{artefact.title} ({artefact.place})")
+    title = f"{artefact.title} ({artefact.place})"
+    figure.suptitle(fill(title, int(10 * figure.get_figwidth())))  # about ten letters per inch
     return save_png(figure, out / "figure.png")
 
 
@@ -112,7 +120,7 @@ def _points(artefact: Artefact, cells: Cells) -> Any:
 def _curves(artefact: Artefact, results: Results, out: Path) -> Any:
     """The loss by epoch of each row, a panel for each column: validation solid, training dashed."""
     figure = empty_figure(4.8 * len(artefact.columns), 4.2)
-    panels = np.ravel(figure.subplots(1, len(artefact.columns)))
+    panels = figure.subplots(1, len(artefact.columns), squeeze=False)[0]
     for axis, column in zip(panels, artefact.columns):
         for number, ((row, _), runs) in enumerate(results.items()):
             if column.name not in runs[0]:
@@ -125,28 +133,37 @@ def _curves(artefact: Artefact, results: Results, out: Path) -> Any:
                 label = row if style == "-" else None
                 axis.plot(epochs, values, style, color=f"C{number}", marker=".", label=label)
         axis.set(title=column.name, xlabel="epoch", ylabel=column.metric)
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.grid(color="lightgray", linewidth=0.5)
         axis.legend(fontsize="small", title="validation (dashed: training)", title_fontsize="small")
     return figure
 
 
 def _maps(artefact: Artefact, results: Results) -> Any:
-    """The pictures of the explainer: a line of panels for each model and pair."""
-    lines = []
-    for (row, _), runs in results.items():
+    """The pictures of the explainer: a line of panels for each model and pair.
+
+    Where each of these has one picture, a line is a pair, with a panel for each model.
+    """
+    found: list[tuple[int, int, str, Sequence[Mapping[str, Any]]]] = []
+    for model, ((row, _), runs) in enumerate(results.items()):
         for number, answer in enumerate(runs[0]["answers"]):
-            if answer["pictures"]:
-                lines.append((f"{row}, pair {number + 1}: {answer['answer']}", answer["pictures"]))
-    most = max((len(pictures) for _, pictures in lines), default=1)
-    figure = empty_figure(3.4 * most + 1, 3.4 * max(len(lines), 1))
-    panels = figure.subplots(max(len(lines), 1), most, squeeze=False)
+            name = f"{row}, pair {number + 1}: {answer['answer']}"
+            found.append((model, number, name, answer["pictures"]))
+    most = max(1, *(len(pictures) for *_, pictures in found))
+    pairs = len(artefact.pairs)
+    lines, width = (pairs, len(results)) if most == 1 else (pairs * len(results), most)
+    figure = empty_figure(3.4 * width + 1, 3.4 * lines)
+    panels = figure.subplots(lines, width, squeeze=False)
     for axis in panels.ravel():
         axis.set_axis_off()
-    for line, (name, pictures) in zip(panels, lines):
+    for model, number, name, pictures in found:
+        line = panels[number, model:] if most == 1 else panels[model * pairs + number]
         for place, (axis, one) in enumerate(zip(line, pictures)):
             values = np.asarray(one["values"])
             axis.set_axis_on()
             axis.imshow(values, cmap="Blues", aspect="auto")
+            if len(values) == 1:
+                axis.set_box_aspect(0.1)  # a strip
             if values.shape[1] <= 40:
                 axis.set_xticks(range(values.shape[1]), one["columns"], rotation=90, fontsize=6)
             else:

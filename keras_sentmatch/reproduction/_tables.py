@@ -281,8 +281,24 @@ def _examples(artefact: Artefact, results: Results) -> list[str]:
                 shown = f"{answer['answer']} {answer['probability']:.2f}"
                 read = " / ".join(answer["read"])
             rows.append([one, two, gold, row.name, printed, shown, read])
-    columns = ["sentence 1", "sentence 2", "label", "model", "paper", "here", "words read here"]
-    return markdown_table(columns, rows)
+    heads = ["sentence 1", "sentence 2", "label", "model", "paper", "here", "words read here"]
+    filled = [place for place in range(len(heads)) if any(row[place] for row in rows)]
+    return markdown_table(
+        [heads[place] for place in filled], [[row[place] for place in filled] for row in rows]
+    )
+
+
+def equal_rows(cells: Cells) -> list[str]:
+    """Name the rows whose figures of several seeds are equal, as "A and B"."""
+    rows: dict[str, list[Any]] = {}
+    for one in cells:
+        figures = [one.get(name) for name in ("value", "column", "mean", "sd", "best")]
+        if (one.get("seeds") or 0) > 1:
+            rows.setdefault(one["row"], []).append(figures)
+    groups: dict[str, list[str]] = {}
+    for row, found in rows.items():
+        groups.setdefault(repr(found), []).append(row)
+    return [" and ".join(names) for names in groups.values() if len(names) > 1]
 
 
 def caption_of(
@@ -313,6 +329,10 @@ def caption_of(
             lines.append(f"Categories of {name}: {whose}.")
     if any(one.get("p") is not None for one in cells):
         lines.append(f"†: p < {SIGNIFICANT} in a paired t-test over the seeds.")
+    if twins := equal_rows(cells):
+        lines.append(
+            f"The same figures with each seed, so perhaps the same model: {'; '.join(twins)}."
+        )
     if artefact.note:
         lines.append(artefact.note)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

@@ -17,8 +17,7 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.explanations import explain
 from keras_sentmatch.explanations.pictures import Picture
-from keras_sentmatch.exports import load
-from keras_sentmatch.inference import Matcher
+from keras_sentmatch.inference import Matcher, load
 from keras_sentmatch.reproduction._tables import save_result
 from keras_sentmatch.reproduction.artefact import Artefact, Column, Row, load_artefact
 from keras_sentmatch.reproduction.data_sets import Parts, load_parts, what_is_needed
@@ -121,16 +120,17 @@ def reproduce(
 def load_all(artefact: Artefact, root: Path, settings: Settings) -> dict[str, Parts]:
     """Load the data sets that the folder has. Raise an `InputError` if it has none of them."""
     parts: dict[str, Parts] = {}
-    missing = []
+    missing: dict[str, InputError] = {}
     trained_on = {run.data for run in runs_of(artefact, settings)}
     for name in artefact.data_names:
         try:
             parts[name] = load_parts(root, name, settings.limit, train=name in trained_on)
         except InputError as error:
-            missing.append(name)
-            log.info("%s is left out: %s", name, error)
+            missing[name] = error
     if not (parts if artefact.kind == "data" else trained_on & parts.keys()):
-        raise InputError(f"{artefact.name}: {what_is_needed(root, missing)}")
+        raise InputError(f"{artefact.name}: {what_is_needed(root, list(missing))}")
+    for name, reason in missing.items():
+        log.info("%s is left out: %s", name, reason)
     return parts
 
 
@@ -257,7 +257,7 @@ def _report(
     for name in changes:
         try:
             given: Any = {"lexicon": lexicon, "translate": translate, "top": 0}
-            found = report(matcher, pairs, transformations=[name], **given)
+            found = report(matcher, pairs, transformations=[name], form="textflint", **given)
         except InputError as error:
             left_out[name] = str(error)
             continue
@@ -287,14 +287,16 @@ def _answers(artefact: Artefact, row: Row, matcher: Matcher) -> list[dict[str, A
     answers = []
     for one, two, *_ in artefact.pairs:
         found: Any = explain(matcher, one, two, erasure=False)
-        shown = []
+        shown: list[Picture] = []
         for key in row.show:
             pictures = [picture for picture in found.pictures if key in picture.keys]
             if not pictures:
                 raise InputError(
                     f"{row.name}: {row.model} shows no {key!r}. It shows {', '.join(found.values)}."
                 )
-            shown += [_plain(picture) for picture in _layers(pictures, artefact.layers)]
+            if any(known.keys == pictures[0].keys for known in shown):
+                continue  # a picture of several keys
+            shown += _layers(pictures, artefact.layers)
         answers.append(
             {
                 "answer": found.label,
@@ -304,7 +306,7 @@ def _answers(artefact: Artefact, row: Row, matcher: Matcher) -> list[dict[str, A
                     for picture in found.pictures
                     if picture.reread
                 ],
-                "pictures": shown,
+                "pictures": [_plain(picture) for picture in shown],
             }
         )
     return answers
@@ -321,7 +323,7 @@ def _layers(pictures: Sequence[Picture], layers: Sequence[int | str]) -> list[Pi
 
 
 def _plain(picture: Picture) -> dict[str, Any]:
-    values = np.round(np.asarray(picture.values, float), 4).tolist()
+    values = [[float(f"{x:.4g}") for x in row] for row in picture.values]
     names = {"title": picture.title, "rows": picture.rows, "columns": picture.columns}
     return {**names, "values": values}
 

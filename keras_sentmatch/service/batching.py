@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -49,43 +51,66 @@ class ServedRun:
     """A run that is served.
 
     While its thread scores one batch, new requests wait; it then takes as many of them together as
-    fit into a batch. A request that finds the thread idle waits a moment for others. After each
-    batch, `observe` is called with its numbers of requests and pairs, and its seconds.
+    fit into a batch. After each batch, `observe` is called with its numbers of requests and pairs,
+    and its seconds.
     """
 
     name: str
     matcher: BaseMatcher  # only the thread uses it
     thread: ThreadPoolExecutor
-    engine: str = "keras"
+    load_keras: Callable[[], BaseMatcher]  # for explanations, if another engine predicts
+    explains: bool = True
     batch_size: int = 64  # most pairs per batch
-    wait: float = 0.003  # seconds that a request waits for others
     most_waiting: int = 16_384  # pairs
     observe: Callable[[int, int, float], None] = lambda requests, pairs, seconds: None
     waiting: int = 0  # pairs
     _jobs: deque[Job] = field(default_factory=deque)
     _worker: "asyncio.Task[None] | None" = None
+    _explaining: ThreadPoolExecutor | None = None
+    _explained: BaseMatcher | None = None
 
     @classmethod
     def start(
-        cls, name: str, folder: Path, load: Callable[[Path], BaseMatcher], **options: Any
+        cls, name: str, folder: Path, load: Callable[..., BaseMatcher], **options: Any
     ) -> "ServedRun":
-        """Load a matcher and let it predict, so that it needs nothing from the folder any more.
+        """Load a matcher and let it predict, so that it is ready.
 
-        `options` are further attributes.
+        It needs its folder again only to explain with another engine. `load(folder)` loads the run,
+        `load(folder, "keras")` its Keras model. `options` are further attributes.
 
         Raises:
             InputError: The matcher cannot be loaded, or does not answer.
         """
         matcher = load(folder)
-        if isinstance(matcher, Matcher):
+        if isinstance(matcher, Matcher) and matcher.engine == "keras":
             matcher.explainer()  # Keras names its parts by counters of the thread: here as the model's
         try:
             matcher.predict(PROBE)
+            for member in getattr(matcher, "members", [matcher]):
+                if isinstance(member, Matcher):
+                    member.warm_up(options.get("batch_size", cls.batch_size))
         except InputError:
             raise
         except Exception as error:
             raise InputError(f"{folder} does not answer test pairs: {first_line(error)}") from error
-        return cls(name, matcher, ThreadPoolExecutor(1, thread_name_prefix="matcher"), **options)
+        members = getattr(matcher, "members", [matcher])
+        explains = find_spec("keras") is not None and all(isinstance(m, Matcher) for m in members)
+        thread = ThreadPoolExecutor(1, thread_name_prefix="matcher")
+        return cls(name, matcher, thread, partial(load, folder, "keras"), explains, **options)
+
+    async def explain(self, finish: Callable[[BaseMatcher], Any]) -> Any:
+        """Return what `finish` makes of a matcher with a Keras model, which is loaded at the first call."""
+        if self.matcher.engine == "keras":
+            return await self.ask(lambda matcher, _: finish(matcher))
+        loop = asyncio.get_running_loop()
+        if self._explaining is None:
+            self._explaining = ThreadPoolExecutor(1, thread_name_prefix="explaining")
+
+        def explained() -> Any:
+            self._explained = self._explained or self.load_keras()
+            return finish(self._explained)
+
+        return await loop.run_in_executor(self._explaining, explained)
 
     async def ask(
         self, finish: Finish, sentence1: Sequence[str] = (), sentence2: Sequence[str] = ()
@@ -113,8 +138,7 @@ class ServedRun:
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
-        if self.waiting < self.batch_size:
-            await asyncio.sleep(self.wait)
+        await asyncio.sleep(0)  # for requests that have arrived at the same time
         while self._jobs:
             jobs = [self._take()]
             while self._jobs and self._fits(jobs):
@@ -172,6 +196,6 @@ class ServedRun:
             "model": members[0].info.get("model"),
             "data": members[0].info.get("data"),
             "members": len(members),
-            "engine": self.engine,
-            "explains": self.engine == "keras",
+            "engine": matcher.engine,
+            "explains": self.explains,
         }

@@ -5,15 +5,20 @@ import logging
 import os
 import signal
 import socket
+import sys
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.auto import AutoHTTPProtocol  # httptools's, or else h11's
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.service.gate import as_json, error_body
 
 LINGER = 1.0  # seconds in which a refused client can read the reason
+HEAD_BYTES = 1 << 16  # of the head of a request
+SWITCH = 0.0005  # seconds after which a thread lets another one run Python
+
+Base: Any = AutoHTTPProtocol
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -43,12 +48,13 @@ def listen(host: str, port: int) -> socket.socket:
     return made
 
 
-class Protocol(H11Protocol):
+class Protocol(Base):
     """HTTP whose clients must send a request in time, and whose errors are JSON."""
 
     read_seconds = 10.0
     _timer: asyncio.TimerHandle | None = None
     _ended = False  # refused: further bytes are dropped
+    _head = 0  # bytes of a request whose head is not complete
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -60,9 +66,13 @@ class Protocol(H11Protocol):
         if self._timer is None and (self.cycle is None or self.cycle.response_complete):
             self._wait()  # the next request on a kept connection
         before = self.cycle
+        self._head += len(data)
         super().data_received(data)
         if self.cycle is not before:
+            self._head = 0
             self._stop()
+        elif self._timer is not None and self._head > HEAD_BYTES:
+            self._refuse(400, f"expected a head of at most {HEAD_BYTES:,} bytes.")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
@@ -122,4 +132,5 @@ def make_server(app: Any, *, read_seconds: float, grace: float) -> uvicorn.Serve
         timeout_graceful_shutdown=int(grace) + 1,
     )
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    sys.setswitchinterval(SWITCH)  # the thread of a matcher would keep answers waiting
     return Server(config)

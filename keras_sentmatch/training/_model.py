@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -21,11 +21,31 @@ from keras_sentmatch.training.distillation import DistillationLoss, OnLabels
 from keras_sentmatch.training.encoding import Encoder, trains_vectors
 from keras_sentmatch.training.optimizers import make_optimizer
 from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.resume import restore, snapshot
 from keras_sentmatch.vectors import WordVectors
 from keras_sentmatch.vectors.built_in import load_similarity
 
 log = logging.getLogger(__name__)
 Build = Callable[..., keras.Model]
+
+
+class SharedModel:
+    """A compiled model that several runs train one after the other, each from the same first state.
+
+    So it is built, and its steps are traced or compiled, only once.
+    """
+
+    model: keras.Model | None = None
+    bucket_lengths: dict[str, Sequence[int]] | None = None  # by role; then shapes are shared too
+
+    def renewed(self, make: Callable[[], keras.Model]) -> keras.Model:
+        """Return the model as `make` returned it when it was called first."""
+        if self.model is None:
+            self.model = make()
+            self.first = {name: np.array(array) for name, array in snapshot(self.model).items()}
+        else:
+            restore(self.model, self.first)
+        return self.model
 
 
 def make_model(
@@ -96,6 +116,8 @@ def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConf
         loss = DistillationLoss(settings.distillation_weight, settings.distillation_temperature)
         metrics = [OnLabels(metric) for metric in metrics]
     model.compile(optimizer, loss, metrics=metrics, jit_compile=jit_compile())
+    # TensorFlow traces a step twice if the first trace creates variables.
+    optimizer.build(model.trainable_variables)
 
 
 def jit_compile() -> bool | str:

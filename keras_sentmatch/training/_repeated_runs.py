@@ -82,7 +82,7 @@ def train_ensemble(
         else:
             now = run_identity(recipe.with_training(seed=seed), splits)
             check_identity(folder, metrics["identity"], now)
-            matcher = Matcher.load(folder)
+            matcher = Matcher.load(folder, "keras")
             matcher.model.jit_compile = jit_compile()  # predictions are then the same
             results.append((matcher, metrics))
         if interrupted := results[-1][1]["interrupted"]:

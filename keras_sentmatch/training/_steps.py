@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +13,48 @@ import numpy as np
 from rich.console import Console
 
 from keras_sentmatch.applications import PairModel
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.dataset import numbered
 from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.inference.learned import LearnedPairs, pair_keys, plain_keys
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import members_of
+from keras_sentmatch.ops.sequence import equal_lengths
 from keras_sentmatch.training import resume
-from keras_sentmatch.training._model import Build, make_model
-from keras_sentmatch.training.callbacks import EpochLines, make_callbacks, monitor_of
-from keras_sentmatch.training.encoding import EncodingCache, FittedEncoder
-from keras_sentmatch.training.folds import Folds
+from keras_sentmatch.training._model import Build, SharedModel, compile_model, make_model
+from keras_sentmatch.training.callbacks import (
+    EpochLines,
+    TaskMetrics,
+    make_callbacks,
+    monitor_of,
+)
+from keras_sentmatch.training.config import TrainingConfig
+from keras_sentmatch.training.encoding import Encoder, EncodingCache, FittedEncoder
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.training_data import TrainingData
 from keras_sentmatch.vectors.built_in import load_word_table
 
 log = logging.getLogger(__name__)
+
+
+@dataclass
+class Folds:
+    """The results of the folds of a run."""
+
+    epochs: int  # the best number
+    pairs: PairDataset  # all of them
+    scores: np.ndarray  # of each pair, by the model of the fold that did not learn from it
+    part: np.ndarray  # number of the fold of each pair
+    baseline: dict[str, Any] | None  # its mean metrics
+    chosen: dict[str, float]  # by the hooks of the model, see `PairModel.before_fit`
+
+
+def bucket_counts(training: TrainingConfig, encoder: Encoder) -> dict[str, int]:
+    """Return the number of lengths that batches are padded to, by role."""
+    # XLA compiles a step for every length, which costs more than to pad validation pairs.
+    few = 2 if keras.config.backend() == "jax" else encoder.max_length
+    return {"train": training.length_buckets, "validation": few}
 
 
 @dataclass
@@ -42,9 +69,12 @@ class Run:
     folds: Folds | None
     build: Build | None
     encodings: EncodingCache
+    shared: SharedModel | None = None  # with the folds of this run
+    is_fold: bool = False  # then other folds train in turn, and together they choose an epoch
     fitted: FittedEncoder = field(init=False)
     model: keras.Model = field(init=False)
     batches: dict[str, PairBatches] = field(init=False)
+    inputs: dict[str, Any] = field(default_factory=dict, init=False)  # see `_input`
     sentences: str = field(init=False)  # how many were encoded and truncated
     chosen: dict[str, float] = field(default_factory=dict)  # by the hooks of the model
     history: dict[str, list[float]] = field(default_factory=dict)
@@ -57,6 +87,8 @@ class Run:
         self.monitor, self.mode = monitor_of(self.data.labeled.task, training.monitor)
         self.epochs = training.epochs if self.folds is None else self.folds.epochs
         self.chosen_by_folds = {} if self.folds is None else self.folds.chosen
+        if self.state is not None:
+            self.history = self.state.history
 
     def fit_encoder(self, progress: bool) -> None:
         """Fit the encoder and load the word vectors."""
@@ -64,8 +96,10 @@ class Run:
         if self.fitted.vectors is not None:
             config = replace(self.recipe.vectors, dim=self.fitted.vectors.dim)
             self.recipe = replace(self.recipe, vectors=config)
-        # After the encoder: extracting vectors draws random numbers, unless they are cached.
-        keras.utils.set_random_seed(self.recipe.training.seed)
+        if self.shared is None or self.shared.model is None:
+            # After the encoder: extracting vectors draws random numbers, unless they are cached. A
+            # shared model has its own state, and TensorFlow optimizes its programs again after a seed.
+            keras.utils.set_random_seed(self.recipe.training.seed)
 
     def build_model(self) -> None:
         """Build the model and its batches, and find the weights that `fit` does not train."""
@@ -83,30 +117,35 @@ class Run:
     def make_batches(self) -> None:
         """Encode the training and validation pairs, and divide them into batches."""
         training, encoder, data = self.recipe.training, self.fitted.encoder, self.data
-        # XLA compiles a step for every length, which costs more than to pad validation pairs.
-        compiled = keras.config.backend() == "jax"
-        buckets = training.length_buckets, 2 if compiled else encoder.max_length
+        buckets: Any = None if self.shared is None else self.shared.bucket_lengths
+        buckets = buckets or bucket_counts(training, encoder)
         self.batches = {
             role: PairBatches(
                 pairs,
                 encoder,
-                batch_size=training.batch_size,
+                # Without gradients, more pairs fit in memory, and most of the time is Keras's own.
+                batch_size=training.batch_size * (1 if role == "train" else 4),
                 shuffle=role == "train",
                 seed=training.seed,
-                bucket_lengths=lengths,
+                bucket_lengths=buckets[role],
                 features=list(self.model.input),
                 targets=data.targets.get(role),
                 weights=data.weights("train") if role == "train" else None,
                 encoded=self.encodings.encoded(pairs, encoder),
             )
-            for role, lengths, pairs in zip(
-                ("train", "validation"), buckets, (data.train, data.validation)
-            )
+            for role, pairs in (("train", data.train), ("validation", data.validation))
         }
 
     def _new_model(self) -> keras.Model:
         encoder, vectors, _ = self.fitted
-        return make_model(self.recipe, self.data.train, encoder, vectors, self.build)
+        make = partial(make_model, self.recipe, self.data.train, encoder, vectors, self.build)
+        if self.shared is None:
+            return make()
+        model = self.shared.renewed(make)
+        if self.folds is not None and self.recipe.training.schedule.endswith("warm_up_decay"):
+            # There are more steps than in a fold.
+            compile_model(model, self.data.train, self.recipe.training)
+        return model
 
     def _examples(self, role: str) -> Any:
         """Return inputs in batches of similar length, with labels and weights in that order."""
@@ -127,8 +166,16 @@ class Run:
         """Whether gradients train any weights."""
         return not isinstance(self.model, PairModel) or self.model.fit_trains != "nothing"
 
-    def fit(self, more: Sequence[keras.callbacks.Callback], progress: bool) -> None:
-        """Train until the last epoch, early stopping or Ctrl-C, from the checkpoint if there is one."""
+    def fit(
+        self,
+        more: Sequence[keras.callbacks.Callback],
+        progress: bool,
+        until: int | None = None,
+    ) -> None:
+        """Train until an epoch, early stopping or Ctrl-C, from the checkpoint if there is one.
+
+        The epoch is the last one unless `until` is another; then `fit` may be called again.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         if not self._is_fitted:
             return
@@ -136,44 +183,44 @@ class Run:
         self.history = history.history
         resume.discard_later_files(self.folder, state)
         # With folds, there are no pairs that could choose an epoch: the model learns from all.
-        to_the_end = self.folds is not None
-        watched = ("loss", "min") if to_the_end else (self.monitor, self.mode)
+        blind = self.folds is not None
+        watched = ("loss", "min") if blind else (self.monitor, self.mode)
+        to_the_end = blind or self.is_fold
         callbacks = make_callbacks(
             self.folder,
             *watched,
             self.recipe.training,
             len(self.batches["train"]),
-            self.data.validation,
+            None if blind else self.data.validation,
             self.batches["validation"],
-            resumed=state is not None,
             to_the_end=to_the_end,
         )
         bar = EpochLines(Console(stderr=True), *watched) if progress else None
+        if bar is not None:
+            bar.estimated = blind  # the folds have said it
         callbacks += [*more, *([] if bar is None else [bar])]
-        done = 0
+        done, epochs = 0, until or self.epochs
         if state is not None:
             state.restore(self.model)
             history.history = state.history
-            done = self.epochs if state.stopped else state.epochs
+            done = epochs if state.stopped else state.epochs
         start = time.perf_counter()
         try:
-            if done < self.epochs:
+            if done < epochs:
                 self._say_shapes()
                 checkpoint = resume.Checkpoint(
-                    self.folder, self.identity, history, callbacks, state
+                    self.folder, self.identity, history, callbacks, state, keeps_all=self.is_fold
                 )
-                # A PyDataset needs no TensorFlow.
-                kind = "tf_data" if keras.config.backend() == "tensorflow" else "pydataset"
-                validation = getattr(self.batches["validation"], kind)()
-                self.model.fit(
-                    getattr(self.batches["train"], kind)(done),
-                    validation_data=None if to_the_end else validation,
-                    shuffle=False,
-                    initial_epoch=done,
-                    epochs=self.epochs,
-                    callbacks=[*callbacks, history, checkpoint],
-                    verbose=0,
-                )
+                with equal_lengths():  # as `PairBatches` pads both sentences
+                    self.model.fit(
+                        self._input("train", done),
+                        validation_data=None if blind else self._input("validation"),
+                        shuffle=False,
+                        initial_epoch=done,
+                        epochs=epochs,
+                        callbacks=[*callbacks, history, checkpoint],
+                        verbose=0,
+                    )
         except KeyboardInterrupt:
             self.interrupted = True
         finally:
@@ -182,11 +229,31 @@ class Run:
         self.history = history.history
         self.fit_seconds = time.perf_counter() - start
 
+    def _input(self, role: str, epoch: int = 0) -> Any:
+        """Return batches as Keras's `fit` reads them; a further call of `fit` continues with them."""
+        if role not in self.inputs:
+            # A PyDataset needs no TensorFlow.
+            kind = "tf_data" if keras.config.backend() == "tensorflow" else "pydataset"
+            self.inputs[role] = getattr(self.batches[role], kind)(epoch)
+        return self.inputs[role]
+
+    def fit_epoch(self, epoch: int, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+        """Train a fold until the end of an epoch (from 1); Ctrl-C raises `KeyboardInterrupt`."""
+        self.fit(callbacks, progress=False, until=epoch)
+        if self.interrupted:
+            raise KeyboardInterrupt
+        self.state = resume.latest(self.folder)
+
+    def validation_scores(self) -> np.ndarray:
+        """Return the model's outputs of the validation pairs."""
+        metrics = TaskMetrics(self.data.validation, self.batches["validation"])
+        metrics.set_model(self.model)
+        outputs = metrics.predict(once=True)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
     def _say_shapes(self) -> None:
-        if keras.config.backend() == "jax":
-            shapes = self.batches["train"].shapes()
-            if self.folds is None:
-                shapes = [*shapes, *self.batches["validation"].shapes()]
+        if keras.config.backend() == "jax" and self.folds is None:  # they have compiled all
+            shapes = [shape for batches in self.batches.values() for shape in batches.shapes()]
             log.info(
                 f"compiling {len(shapes)} programs, one for each shape of a batch: the first epoch "
                 "takes longer …"
@@ -205,11 +272,17 @@ class Run:
                 f"The loss became NaN in epoch {np.argmin(finite) + 1}: lower training.learning_rate."
             )
         done = len(self.history["loss"])
-        self.best_epoch = max(epoch for epoch in resume.best_epochs(self.folder) if epoch <= done)
+        best = max(epoch for epoch in resume.best_epochs(self.folder) if epoch <= done)
         # On JAX a step that is interrupted takes the model's own arrays with it.
         if self.interrupted and keras.config.backend() == "jax":
+            self.shared = None
             self.model = self._new_model()
-        resume.load_weights(self.model, resume.best_weights(self.folder, self.best_epoch))
+        self.keep_epoch(best)
+
+    def keep_epoch(self, epoch: int) -> None:
+        """Load the weights of an epoch (from 1), and find those that `fit` does not train."""
+        self.best_epoch = epoch
+        resume.load_weights(self.model, resume.best_weights(self.folder, epoch))
         if isinstance(self.model, PairModel):
             self.chosen |= self.model.after_fit(self._examples, self.chosen_by_folds)
 
@@ -217,6 +290,8 @@ class Run:
         """Write the matcher."""
         encoder, vectors, _ = self.fitted
         labeled = self.data.labeled
+        # The traces of `fit` rely on sentences that are equally long.
+        self.model.train_function = self.model.test_function = self.model.predict_function = None
         matcher = Matcher(
             self.model,
             encoder,
@@ -238,9 +313,9 @@ class Run:
         keys = pair_keys(self.data.labeled)
         learned = LearnedPairs(keys)
         if self.folds is not None:
-            pairs, scores = self.folds.pairs, self.folds.scores
+            pairs, scores, part = self.folds.pairs, self.folds.scores, self.folds.part
             groups = None if pairs.task != "ranking" else numbered(pairs.groups or ())
-            learned = LearnedPairs(keys, scores, np.asarray(pairs.labels), groups)
+            learned = LearnedPairs(keys, scores, np.asarray(pairs.labels), part, groups)
         training = self.recipe.training
         runs = [*training.teacher, *([training.first_run] if training.first_run else [])]
         folders = [member for run in runs for member in members_of(Path(run))]

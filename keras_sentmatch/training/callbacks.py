@@ -2,6 +2,7 @@
 
 import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from keras_sentmatch.encoders import PairBatches
 
 LOWER_IS_BETTER = ("val_loss", "loss")
-FIRST, LAST = 4, 19  # steps between which the time of a step is measured
+MINUTE = 60  # seconds
+MEASURED = 20  # steps, from which the time of the training is estimated
 BY_KERAS = ("val_accuracy", "val_macro_f1", "val_loss")  # logged by `fit`
 
 
@@ -34,6 +36,11 @@ def figure_of(monitor: str, task: str) -> str:
     """Return the metric that a run is judged by: the monitored one, or the primary for a loss."""
     name = monitor.removeprefix("val_")
     return PRIMARY[task] if name == "loss" else name
+
+
+def patience_of(training: TrainingConfig, steps: int) -> int:
+    """Return after how many epochs without a better value training stops."""
+    return math.ceil(training.patience_batches / steps) or int(training.patience)
 
 
 class TaskMetrics(keras.callbacks.Callback):
@@ -57,9 +64,15 @@ class TaskMetrics(keras.callbacks.Callback):
             if isinstance(value, float):
                 logs.setdefault(f"val_{name}", value)
 
-    def predict(self) -> np.ndarray:
-        """Return the model's outputs in the order of the dataset's rows."""
-        outputs = [self.model.predict_on_batch(x) for x, *_ in self.batches.numpy(0)]
+    def predict(self, once: bool = False) -> np.ndarray:
+        """Return the model's outputs in the order of the dataset's rows.
+
+        `once` says that no further call follows, so TensorFlow traces no programs.
+        """
+        score = self.model.predict_on_batch
+        if once and keras.config.backend() == "tensorflow":
+            score = partial(self.model, training=False)
+        outputs = [np.asarray(score(x)) for x, *_ in self.batches.numpy(0)]
         stacked = np.concatenate(outputs)
         in_order = np.empty_like(stacked)
         in_order[np.concatenate(self.batches.order(0))] = stacked
@@ -104,12 +117,14 @@ class EpochLines(keras.callbacks.Callback):
         self.console, self.monitor = console, monitor
         self.sign = 1 if mode == "max" else -1
         self.best = -np.inf
-        self.start = self.measured_from = 0.0
+        self.start = self.measured_until = 0.0
         self.bar: Progress | None = None
+        self.later_steps = 0  # per epoch, of a training that follows
+        self.step_seconds: list[float] = []  # of the first steps
         self.estimated = False
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.start = time.perf_counter()
+        self.start = self.measured_until = time.perf_counter()
         if self.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
             self.bar = Progress(
@@ -120,12 +135,13 @@ class EpochLines(keras.callbacks.Callback):
             self.bar.add_task(name, total=self.params["steps"])
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        if not self.estimated and batch in (FIRST, LAST):
+        if not self.estimated:
             float((logs or {"loss": 0.0})["loss"])  # waits for the step
             now = time.perf_counter()
-            if batch == LAST:
-                self._estimate((now - self.measured_from) / (LAST - FIRST) * self.params["steps"])
-            self.measured_from = now
+            self.step_seconds.append(now - self.measured_until)
+            self.measured_until = now
+            if batch + 1 == MEASURED:
+                self._estimate()
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=batch + 1)
 
@@ -141,18 +157,19 @@ class EpochLines(keras.callbacks.Callback):
         head = f"epoch {epoch + 1}/{self.params['epochs']}  {seconds:.1f}s"
         self._say("  ".join([head, *values]) + mark)
         if not self.estimated:
-            self._estimate(seconds)
+            self._estimate()
 
-    def _estimate(self, seconds_per_epoch: float) -> None:
+    def _estimate(self) -> None:
         """Say how long the epochs will take, and what would be quicker."""
         self.estimated = True
-        epochs = self.params["epochs"]
-        minutes = seconds_per_epoch * epochs / 60
-        if minutes >= 1:
-            self._say(
-                f"about {minutes:,.0f} min for {epochs} epochs, without validation; quicker: fewer "
-                "--epochs, fewer pairs (--limit), or the model bag_of_words"
-            )
+        epochs, steps, measured = self.params["epochs"], self.params["steps"], self.step_seconds
+        step = float(np.median(measured))  # a step that is compiled first takes longer
+        remaining = (steps + self.later_steps) * epochs - len(measured)
+        each, most = step * steps, sum(measured) + step * remaining
+        line = f"about {_time(each)} per epoch, at most {_time(most)} for {epochs} epochs"
+        if most >= MINUTE:
+            line += "; quicker: fewer --epochs, fewer pairs (--limit), or the model bag_of_words"
+        self._say(line)
 
     def _say(self, line: str) -> None:
         self.console.print(line, highlight=False, soft_wrap=True, markup=False)
@@ -164,24 +181,28 @@ class EpochLines(keras.callbacks.Callback):
             self.bar = None
 
 
+def _time(seconds: float) -> str:
+    return f"{seconds / MINUTE:,.0f} min" if seconds >= 2 * MINUTE else f"{seconds:.0f} s"
+
+
 def make_callbacks(
     folder: Path,
     monitor: str,
     mode: str,
     training: TrainingConfig,
     steps: int,
-    validation: "PairDataset",
+    validation: "PairDataset | None",
     batches: "PairBatches",
-    resumed: bool = False,
     to_the_end: bool = False,
 ) -> list[keras.callbacks.Callback]:
     """Return the callbacks of a run, in the order in which they must see the logs.
 
-    They write the best weights and `history.csv`. With `to_the_end`, nothing is validated and the
-    weights of the last epoch are kept.
+    They write the best weights. With `to_the_end`, all weights are written and nothing stops the
+    training early.
     """
     callbacks: list[keras.callbacks.Callback] = []
-    if not to_the_end and (monitor not in BY_KERAS or validation.task == "ranking"):
+    by_task = monitor not in BY_KERAS or (validation is not None and validation.task == "ranking")
+    if validation is not None and by_task:
         callbacks.append(TaskMetrics(validation, batches, f1_label(monitor)))
     if training.schedule != "constant":
         callbacks.append(LearningRateLog())
@@ -193,7 +214,6 @@ def make_callbacks(
             )
         )
     if not to_the_end:
-        patience = math.ceil(training.patience_batches / steps) or training.patience
+        patience = patience_of(training, steps)
         callbacks.append(keras.callbacks.EarlyStopping(monitor, mode=mode, patience=patience))
-    callbacks.append(keras.callbacks.CSVLogger(folder / "history.csv", append=resumed))
     return callbacks

@@ -1,6 +1,7 @@
 """Refuse pairs and settings that cannot be trained with, before anything slow happens."""
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -19,6 +20,12 @@ def check_recipe(recipe: Recipe, splits: Splits, own_model: bool = False) -> Non
 
     With `own_model`, another function than `build_model` builds the model.
     """
+    missing = [name for name in ("matplotlib", "sklearn") if find_spec(name) is None]
+    if missing:  # before hours of training, not after them
+        raise InputError(
+            f"Training needs {' and '.join(missing)}, which is not installed. Run pip install "
+            '"keras-sentmatch[train]".'
+        )
     check_splits(splits)
     if not own_model:
         check_model(recipe)

@@ -97,6 +97,13 @@ class EncodingCache:
             encoder.report = dataclasses.replace(self._reports[id(encoder)])
         return self._fitted[key]
 
+    def forget_pairs(self) -> None:
+        """Forget the encoded pairs, and what the encoders counted in them."""
+        self._encoded.clear()
+        self._reports.clear()
+        for encoder, *_ in self._fitted.values():
+            encoder.reset_report()
+
     def encoded(self, dataset: PairDataset, encoder: Encoder) -> Any:
         """Return the pairs as `PairBatches` accepts them, encoded once per encoder."""
         key = id(encoder), id(dataset)

@@ -79,7 +79,8 @@ def make_optimizer(model: keras.Model, settings: TrainingConfig, steps_per_epoch
         if value := getattr(settings, key):
             config[key] = value
     if settings.optimizer != "adamw":
-        return keras.optimizers.get({"class_name": settings.optimizer, "config": config})
+        optimizer = keras.optimizers.get({"class_name": settings.optimizer, "config": config})
+        return _quick_to_clip(optimizer)
     variables = model.trainable_variables
     if settings.backbone_learning_rate:
         factor = settings.backbone_learning_rate / settings.learning_rate
@@ -88,6 +89,23 @@ def make_optimizer(model: keras.Model, settings: TrainingConfig, steps_per_epoch
     optimizer = FineTuningAdamW(weight_decay=settings.weight_decay, **config)
     kept = [v for v in variables if "bias" in v.name or v.name in ("gamma", "beta")]
     optimizer.exclude_from_weight_decay(kept)
+    return _quick_to_clip(optimizer)
+
+
+def _quick_to_clip(optimizer: Any) -> Any:
+    """On PyTorch, let `clipnorm` clip all gradients in a few calls instead of ten per variable."""
+    if keras.config.backend() != "torch" or not optimizer.clipnorm:
+        return optimizer
+    import torch
+
+    def clip(gradients: Sequence[Any]) -> list[Any]:
+        given = [gradient for gradient in gradients if gradient is not None]
+        norms = torch.stack(torch._foreach_norm(given))
+        rates = (optimizer.clipnorm / norms.clamp(min=optimizer.clipnorm)).unbind()
+        clipped = iter(torch._foreach_mul(given, rates))
+        return [None if gradient is None else next(clipped) for gradient in gradients]
+
+    optimizer._clip_gradients = clip
     return optimizer
 
 

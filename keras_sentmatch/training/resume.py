@@ -5,7 +5,9 @@ dropout, and it writes two files that a kill can separate. Here one file has eve
 """
 
 import csv
+import io
 import json
+import math
 import os
 import re
 import tempfile
@@ -23,7 +25,15 @@ from keras import ops
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.run_folder import check_place, read_json
-from keras_sentmatch.safety import COPY, check_tree, check_types, inside, parse_json, read_arrays
+from keras_sentmatch.safety import (
+    COPY,
+    check_tree,
+    check_types,
+    inside,
+    parse_json,
+    read_arrays,
+    replace_file,
+)
 from keras_sentmatch.training.recipe import Recipe
 
 try:
@@ -126,6 +136,18 @@ def named_arrays(variables: Sequence[Any]) -> dict[str, np.ndarray]:
     return {f"{VARIABLE}{i}": ops.convert_to_numpy(v) for i, v in enumerate(variables)}
 
 
+def snapshot(model: keras.Model) -> dict[str, np.ndarray]:
+    """Return the variables of a compiled model and of its optimizer, and the random states."""
+    states = {GENERATOR + name: bytes_ for name, bytes_ in generator_states().items()}
+    return {**named_arrays(variables_of(model)), **states}
+
+
+def restore(model: keras.Model, arrays: Mapping[str, np.ndarray]) -> None:
+    """Restore what `snapshot` returned for a model with the same variables."""
+    _assign(variables_of(model), arrays)
+    set_generator_states({n: a for n, a in arrays.items() if n.startswith(GENERATOR)})
+
+
 def _assign(variables: Sequence[Any], arrays: Mapping[str, np.ndarray]) -> None:
     values = [array for name, array in arrays.items() if name.startswith(VARIABLE)]
     values = [v.view("bfloat16") if v.dtype == "V2" else v for v in values]  # as NumPy reads it
@@ -159,6 +181,7 @@ class Checkpoint(keras.callbacks.Callback):
     """Write a `State` at the end of each epoch. Must be the last callback.
 
     With a state to resume from, the other callbacks get their states back when training starts.
+    Best weights of earlier epochs are deleted, unless `keeps_all`.
     """
 
     def __init__(
@@ -168,22 +191,25 @@ class Checkpoint(keras.callbacks.Callback):
         history: keras.callbacks.History,
         others: Sequence[keras.callbacks.Callback],
         state: State | None = None,
+        keeps_all: bool = False,
     ) -> None:
         super().__init__()
         self.folder, self.identity, self.state = folder, identity, state
-        self.history, self.others = history, others
+        self.history, self.others, self.keeps_all = history, others, keeps_all
+        # The first `fit` of a model draws numbers before it begins to train.
+        arrays = {} if state is None else state.arrays
+        found = {n: array for n, array in arrays.items() if n.startswith(GENERATOR)}
+        self.generators = found or generator_states()
         self.start = time.perf_counter()
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if self.state is not None:
             for name, callback in by_name(self.others).items():
                 vars(callback).update(self.state.callbacks.get(name, {}))
-            states = self.state.arrays
-            set_generator_states({n: states[n] for n in states if n.startswith(GENERATOR)})
+        set_generator_states(self.generators)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        before, variables = self.state, variables_of(self.model)
-        now = time.perf_counter()
+        before, now = self.state, time.perf_counter()
         state = State(
             epochs=epoch + 1,
             stopped=bool(self.model.stop_training),
@@ -192,16 +218,14 @@ class Checkpoint(keras.callbacks.Callback):
             history={k: [float(v) for v in values] for k, values in self.history.history.items()},
             callbacks={n: found for n, c in by_name(self.others).items() if (found := _memory(c))},
             identity=self.identity,
-            arrays={
-                **named_arrays(variables),
-                **{GENERATOR + name: bytes_ for name, bytes_ in generator_states().items()},
-            },
+            arrays=snapshot(self.model),
         )
+        write_history(self.folder, state)
         state.save(self.folder / CHECKPOINT)
         self.start, self.state = now, state
         state.arrays = {}
-        for old in set(best_epochs(self.folder)) - {state.best}:
-            best_weights(self.folder, old).unlink()
+        if not self.keeps_all:
+            keep_only(self.folder, state.best)
 
 
 def by_name(callbacks: Sequence[keras.callbacks.Callback]) -> dict[str, Any]:
@@ -223,6 +247,13 @@ def best_epochs(folder: Path) -> list[int]:
     """Return the epochs whose weights are in a folder."""
     found = (re.fullmatch(r"best-([0-9]{4,9})\.npz", path.name) for path in folder.glob("*"))
     return sorted(int(name[1]) for name in found if name)
+
+
+def keep_only(folder: Path, epoch: int, since: float = math.inf) -> None:
+    """Delete the weights of all other epochs before the epoch `since`."""
+    for other in best_epochs(folder):
+        if other != epoch and other < since:
+            best_weights(folder, other).unlink()
 
 
 def run_identity(recipe: Recipe, splits: Mapping[str, PairDataset]) -> Identity:
@@ -304,11 +335,17 @@ def discard_later_files(folder: Path, state: State | None) -> None:
         if state is None or epoch > state.epochs:
             best_weights(folder, epoch).unlink()
     if state is not None:
-        names = sorted(state.history)
-        with open(folder / "history.csv", "w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)  # as Keras's CSVLogger writes
-            writer.writerow(["epoch", *names])
-            writer.writerows(zip(range(state.epochs), *(state.history[name] for name in names)))
+        write_history(folder, state)
+
+
+def write_history(folder: Path, state: State) -> None:
+    """Write the values of all epochs as `history.csv`; Keras's `CSVLogger` can only append."""
+    names = sorted(state.history)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["epoch", *names])
+    writer.writerows(zip(range(state.epochs), *(state.history[name] for name in names)))
+    replace_file(folder / "history.csv", text.getvalue())
 
 
 def finish_folder(folder: Path) -> None:

@@ -13,17 +13,18 @@ import keras
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.training._model import Build
+from keras_sentmatch.inference.onnx_export import keep_model_if_possible
+from keras_sentmatch.training._epoch_choice import choose_epochs
+from keras_sentmatch.training._model import Build, SharedModel
 from keras_sentmatch.training._steps import Run
 from keras_sentmatch.training.adapt import adapted
 from keras_sentmatch.training.checks import check_recipe
 from keras_sentmatch.training.distillation import TeacherTargets, compute_teacher_targets
 from keras_sentmatch.training.encoding import EncodingCache
-from keras_sentmatch.training.folds import choose_epochs
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.results import measure
 from keras_sentmatch.training.resume import check_folder, finish_folder, locked, run_identity
-from keras_sentmatch.training.training_data import Splits, prepare_data
+from keras_sentmatch.training.training_data import Splits, joined_splits, prepare_data
 
 log = logging.getLogger(__name__)
 
@@ -115,15 +116,25 @@ def train(
                 f"Computing the predictions of the teacher: {', '.join(recipe.training.teacher)}"
             )
             teacher_targets = compute_teacher_targets(recipe.training, splits, progress)
-        folds = None
-        if recipe.training.folds:
-            options = {"progress": progress, "baseline": baseline, "build": build}
-            folds = choose_epochs(train, recipe, splits, folder, resume, **options)
-        data = prepare_data(
-            recipe, splits, teacher_targets, all_pairs=folds.pairs if folds else None
-        )
+        pairs = joined_splits(splits) if recipe.training.folds else None
+        data = prepare_data(recipe, splits, teacher_targets, all_pairs=pairs)
         encodings = encodings or EncodingCache()
-        run = Run(recipe, data, folder, identity, state, folds, build, encodings)
+        folds = shared = None
+        if recipe.training.folds:
+            shared = SharedModel()
+            folds = choose_epochs(
+                recipe,
+                data,
+                folder,
+                identity,
+                shared,
+                encodings,
+                resumes=resume,
+                progress=progress,
+                baseline=baseline,
+                build=build,
+            )
+        run = Run(recipe, data, folder, identity, state, folds, build, encodings, shared)
         run.fit_encoder(progress)
         run.build_model()
         run.fit(callbacks, progress)
@@ -131,6 +142,7 @@ def train(
         matcher = run.save(info or {})
         metrics = measure(run, matcher, baseline, start)
         if not run.interrupted:
+            keep_model_if_possible(matcher, folder)
             finish_folder(folder)
     return RunResult(matcher, metrics, run.history, folder)
 

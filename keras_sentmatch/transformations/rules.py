@@ -1,6 +1,7 @@
 """The ten transformations of the DABERT paper (Table 3) as rules that change one pair.
 
-The names are those of TextFlint, which the paper used. The rules are this library's own.
+The names are those of TextFlint, which the paper used. The rules are this library's own. `SwapAnt` and
+`NumWord` can also give pairs of the form that TextFlint gives them.
 """
 
 import hashlib
@@ -32,6 +33,8 @@ from keras_sentmatch.transformations.lexicon import Lexicon
 Pair = tuple[str, str]
 
 ENTRIES = ("all", "train", "held_out")  # the words, numbers and sentences that rules may write
+FORMS = ("own", "textflint")
+YEARS = range(1000, 2021)  # numbers that TextFlint leaves
 HELD_OUT = 0.3  # share of them that training never uses
 
 
@@ -54,6 +57,8 @@ class Context:
     lexicon: Lexicon | None
     translations: dict[str, str]
     entries: str = "all"
+    form: str = "own"
+    inference: bool = False  # whether the first sentence may entail the second
 
     def may(self, *entry: str) -> bool:
         """Return whether an entry (a pair of antonyms, a number, a sentence) may be used."""
@@ -125,7 +130,10 @@ def _swap_ant(one: str, two: str, rng: random.Random, context: Context) -> Pair 
         ]
         if fitting and not every & set(others):
             choices.append((word, fitting))
-    return _replace_one(one, two, choices, rng)
+    changed = _replace_one(one, two, choices, rng)
+    if changed is not None and context.form == "textflint":
+        return changed[1], two
+    return changed
 
 
 @_transformation("NumWord", "a number of both sentences becomes a greater one in the second", False)
@@ -134,6 +142,8 @@ def _num_word(one: str, two: str, rng: random.Random, context: Context) -> Pair 
 
     A smaller number would not do: `three dogs run` may entail `two dogs run`.
     """
+    if context.form == "textflint":
+        return _change_digits(one, two, rng, context)
     if _cannot_contradict(one, two):
         return None
     shared, every = lower_words(one) & lower_words(two), lower_words(one) | lower_words(two)
@@ -147,6 +157,24 @@ def _num_word(one: str, two: str, rng: random.Random, context: Context) -> Pair 
             if greater:
                 choices.append((word, greater))
     return _replace_one(one, two, choices, rng)
+
+
+def _change_digits(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
+    """Change the first number in digits of the second sentence, in inference of the first.
+
+    It becomes another number of this length, or `more than` or `less than` it. The other sentence need
+    not have it.
+    """
+    text = one if context.inference else two
+    for word in words(text):
+        digits = re.fullmatch("[0-9]{1,18}", word.text) and stands_alone(text, word)
+        if digits and int(word.text) not in YEARS:
+            first = rng.choice([digit for digit in "12345678" if digit != word.text[0]])
+            bounds = [f"more than {word.text}", f"less than {word.text}"]
+            new = rng.choice([first + word.text[1:], rng.choice(bounds)])
+            changed = apply(text, replace(text, word, new))
+            return (changed, two) if context.inference else (one, changed)
+    return None
 
 
 def _cannot_contradict(one: str, two: str) -> bool:

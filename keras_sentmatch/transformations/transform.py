@@ -13,6 +13,7 @@ from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.transformations.lexicon import HOW, KINDS, Lexicon
 from keras_sentmatch.transformations.rules import (
     ENTRIES,
+    FORMS,
     TRANSFORMATIONS,
     Context,
     Pair,
@@ -66,6 +67,7 @@ def transform(
     translate: Translate | None = None,
     opposite: tuple[str, str] | None = None,
     entries: str = "all",
+    form: str = "own",
 ) -> Transformed:
     """Change every pair of a data set that a transformation applies to.
 
@@ -81,6 +83,9 @@ def transform(
         opposite: `(positive, negative)` label names for `SwapAnt` and `NumWord`, if they are unusual.
         entries: Antonyms, synonyms, numbers and sentences that may be written: `"all"`, `"train"` (used
             by `training.augment`) or `"held_out"` (the others). Defaults to `"all"`.
+        form: `"own"`, or `"textflint"`: then `SwapAnt` pairs the second sentence with its own copy
+            that has the antonym, and `NumWord` changes a number of any pair, in inference of the first
+            sentence. Defaults to `"own"`.
 
     Raises:
         InputError: If the name is unknown, something needed is missing, or the labels do not fit.
@@ -98,16 +103,20 @@ def transform(
     known = get_transformation(name)
     if entries not in ENTRIES:
         raise InputError(f"entries={entries!r} does not exist. Use {', '.join(ENTRIES)}.")
+    if form not in FORMS:
+        raise InputError(f"form={form!r} does not exist. Use {' or '.join(FORMS)}.")
     _check_needs(known, lexicon, translate)
-    negative = -1
+    positive = negative = -1
     candidates = np.arange(len(dataset))
     if not known.keeps_label:
         positive, negative = _opposite_labels(dataset, known.name, opposite)
-        candidates = np.flatnonzero(dataset.labels == positive)
+        if (known.name, form) != ("NumWord", "textflint"):
+            candidates = np.flatnonzero(dataset.labels == positive)
     translations = {}
     if known.needs == "translate" and translate is not None:
         translations = _translations([dataset.sentence2[row] for row in candidates], translate)
-    context = Context(dataset.task, lexicon, translations, entries)
+    inference = positive >= 0 and (dataset.label_names or ())[positive] == "entailment"
+    context = Context(dataset.task, lexicon, translations, entries, form, inference)
     changes: dict[int, Pair] = {}
     for row in map(int, candidates):
         pair = dataset.sentence1[row], dataset.sentence2[row]

@@ -1,6 +1,5 @@
 """DRr-Net: whole forward passes against the oracle, the losses of its two inner predictions."""
 
-import dataclasses
 from functools import partial
 
 import keras
@@ -61,10 +60,7 @@ SMALL = partial(
 
 
 def case(make, inputs, name):
-    made = model_case(make, inputs, oracle, name)
-    names = [layer.name for layer in make().layers]
-    kept = tuple(n for n in names if n.startswith(FLOAT32) and "dropout" not in n)
-    return dataclasses.replace(made, float32_sublayers=kept)
+    return model_case(make, inputs, oracle, name, float32_sublayers=FLOAT32)
 
 
 FULL = case(

@@ -5,6 +5,8 @@ Golden outputs show that each computes what it did when it was compared with an 
 
 from functools import partial
 
+import numpy as np
+
 from keras_sentmatch.applications import CAFE, DIIN, ESIM, RE2, RLSTM, BiMPM, HyperLSTM
 from tests.applications.common import WORDS, features, model_case
 from tests.case import Case, built, value
@@ -80,6 +82,20 @@ def test_penalties_of_cafe():
 
 def test_temperature_of_re2_starts_at_one_over_the_root_of_the_units():
     assert value(SMALL["re2"]().get_layer("alignment_2").scale) == 0.5
+
+
+def test_exchangeable_scores_of_re2():
+    model = SMALL["re2"](num_classes=1, prediction="exchangeable")
+    one = np.array([[3, 4, 5, 0], [3, 4, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0], [3, 1, 0, 0]])
+    two = np.array([[4, 3, 6], [3, 4, 0], [0, 0, 0], [2, 0, 0], [3, 1, 0]])
+    scores = value(model({"word_ids_1": one, "word_ids_2": two}))[:, 0]
+    turned = value(model({"word_ids_1": two, "word_ids_2": one}))[:, 0]
+    np.testing.assert_allclose(turned, scores, atol=1e-6)
+    assert scores[1:4].tolist() == [1, 1, 0]  # equal, both empty, one empty
+    assert 0 < scores[0] < 1 and 0 < scores[4] < 1, "unknown words may be different words"
+    answers = SMALL["re2"](num_classes=2, prediction="exchangeable")
+    both = [value(answers({"word_ids_1": a, "word_ids_2": b})) for a, b in ((one, two), (two, one))]
+    np.testing.assert_allclose(*both, atol=1e-6)
 
 
 def test_hyper_lstms_that_are_shared_read_both_sentences_alike():

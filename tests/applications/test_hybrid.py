@@ -2,7 +2,12 @@
 
 from functools import partial
 
+import keras
+import numpy as np
+import pytest
+
 from keras_sentmatch.applications import Hybrid
+from keras_sentmatch.applications.linear_part import outputs_of
 from tests.applications.common import WORDS, model_case
 from tests.applications.test_bag_of_words import answers, pairs
 from tests.case import value
@@ -32,3 +37,17 @@ def test_the_better_part_counts_more():
     assert (answers(model, batches).argmax(1) == labels).mean() > 0.95
     model.after_fit(parts.__getitem__, {"network_share": 0.75})  # what folds have chosen
     assert value(model.joint.deep_share) == 0.75
+
+
+def test_training_does_not_compute_the_linear_part(monkeypatch):
+    model, batch = HYBRID(dropout=0.0), pairs()[0][0]
+    (deep,) = outputs_of(model, {"deep": model.parts["deep"]}, [batch])
+
+    def call(*arguments):
+        raise AssertionError("the linear part is computed")
+
+    monkeypatch.setattr(model.wide.matching, "call", call)
+    alone = value(keras.ops.softmax(deep))
+    np.testing.assert_allclose(value(model(batch, training=True)), alone, atol=1e-6)
+    with pytest.raises(AssertionError, match="linear part"):
+        model(batch)

@@ -1,4 +1,4 @@
-"""docs/results.md holds what its script makes."""
+"""The pages of results hold what their script makes."""
 
 import importlib
 import re
@@ -16,23 +16,31 @@ def page(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("results_page")
 
 
-def test_the_page_of_results_is_what_its_script_makes(page: ModuleType) -> None:
-    """A number that was typed by hand, or rows that the page lacks, fail."""
-    text = page.PAGE.read_text("utf-8")
-    assert page.filled(text) == text
-    assert page.filled(re.sub(r"\d ± ", "9 ± ", text)) == text
+def test_the_pages_of_results_are_what_their_script_makes(page: ModuleType) -> None:
+    """A number that was typed by hand, or rows that a page lacks, fail."""
+    texts = {path: path.read_text("utf-8") for path in page.PAGES}
+    page.check_places(texts.values())
+    for path, text in texts.items():
+        assert page.filled(path, text) == text
+        assert page.filled(path, re.sub(r"\d ± ", "9 ± ", text)) == text
     assert page.model_figures() == page.FIGURES.read_text("utf-8")
-    assert len(text.split()) <= 3000
-    pictures = set(re.findall(r"\(images/([\w.-]+)\)", text))
-    assert pictures == {path.name for path in (page.PAGE.parent / "images").iterdir()}
+    results = [text for path, text in texts.items() if path.parent.name == "results"]
+    assert sum(len(re.findall(r"\S*\w\S*", text)) for text in results) <= 3000
     with pytest.raises(SystemExit, match="0 blocks <!-- defaults -->"):
-        page.filled(text.replace("<!-- defaults -->", ""))
+        page.check_places(text.replace("<!-- defaults -->", "") for text in texts.values())
 
 
-def test_the_page_of_papers_is_what_reproduce_made(page: ModuleType) -> None:
-    text = page.PAPERS.read_text("utf-8")
-    assert page.filled_papers(text) == text
-    assert all(f"`{name}`" in text for name in page.list_artefacts())
+def test_every_picture_is_shown(page: ModuleType) -> None:
+    pages = [*page.PAGES, *page.DOCS.glob("*.md"), *page.PAPERS.glob("*.md")]
+    texts = [path.read_text("utf-8") for path in pages]
+    shown = set(re.findall(r"images/([\w.-]+)\)", "".join(texts)))
+    assert shown == {path.name for path in (page.DOCS / "images").iterdir()}
+
+
+def test_the_pages_of_papers_are_what_reproduce_made(page: ModuleType) -> None:
+    texts = [path.read_text("utf-8") for path in page.PAPERS.glob("*.md")]
+    assert [page.filled_papers(text) for text in texts] == texts
+    assert all(f"`{name}`" in "".join(texts) for name in page.list_artefacts())
 
 
 def test_pictures_are_drawn(page: ModuleType, tmp_path: Path) -> None:

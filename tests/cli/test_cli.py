@@ -295,6 +295,9 @@ AS_OWN = "--columns claim,answer,verdict"
         ("mine RUN LINES --threshold 0", "line1 line2 score sentence1 sentence2"),
         ("mine RUN LINES --threshold 0 --against LINES", "line1 line2 score"),
         ("mine RUN LINES --threshold 0 --groups", "group size representative members"),
+        ("mine static LINES --threshold 0", "line1 line2 score sentence1 sentence2"),
+        ("rank static 'a dog runs' LINES", "line sentence score"),
+        (f"predict static {PAIR}", "score"),
         ("report RUN --no-baselines --limit 9", "run data split accuracy categories errors"),
         (
             "report RUN --transform all --lexicon WORDS --opposite yes,no --limit 40",
@@ -351,7 +354,7 @@ def test_each_command_ends_with_a_next_step_that_runs(
         assert run(*arguments) == 0
 
 
-def test_files_that_commands_write(trained, places, capsys, tmp_path):
+def test_files_that_commands_write(trained, places, capsys, tmp_path, monkeypatch):
     """Reports, pairs and groups, in each format."""
     out = tmp_path / "report"
     only = ["--transform", "backtrans", "--translate", "tests.cli.test_cli:upper"]
@@ -376,6 +379,11 @@ def test_files_that_commands_write(trained, places, capsys, tmp_path):
         text = file.read_text("utf-8")
         assert text.count("\n") == lines or "1 groups hold 3 of 3" in " ".join(text.split())
     assert re.search("^1,3,.*,[13]$", (tmp_path / "new/groups.csv").read_text(), re.M), "lines"
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr("keras_sentmatch.display.tables.write_text", lambda *_: 1 / 0)
+        run(*mine, tmp_path / "late.tsv")
+    assert run(*mine, tmp_path / "late.tsv", "--resume") == 0, "the scores were kept until now"
+    assert [path.name for path in tmp_path.glob("late*")] == ["late.tsv"]
     (tmp_path / "taken.csv").write_text("text,size,score,own_score\na dog,S,5,x\na dog,M,6,y\n")
     of_table = ["mine", trained.folder, tmp_path / "taken.csv", "--column", "text", "--groups"]
     assert run(*of_table, "--out", tmp_path / "taken.tsv") == 0
@@ -467,6 +475,19 @@ def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path, command, words):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("package", ["matplotlib", "sklearn", "tomli_w"])
+def test_what_an_installation_without_keras_lacks_is_named(capsys, monkeypatch, tmp_path, package):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, package, None)
+    if package == "tomli_w":
+        monkeypatch.delitem(sys.modules, "keras_sentmatch.training.recipe", raising=False)
+    said = error_of(capsys, "train", "bag_of_words", "--out", "run")
+    assert (
+        f'needs {package}, which is not installed. Run pip install "keras-sentmatch[train]"' in said
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "command, words",
     [
@@ -489,6 +510,9 @@ def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path, command, words):
         ("mine RUN CUT --column title", "cut.csv:3: "),
         ("mine RUN EMPTY --column title", "empty.csv contains no sentences"),
         ("mine RUN EMPTY --column title --out EMPTY", "a file of the sentences. Name another file"),
+        ("mine RUN PIPE", "pipe is a folder, a device or a pipe. Give a file of sentences"),
+        ("rank RUN a PIPE", "pipe is a folder, a device or a pipe. Give a file of sentences"),
+        (f"explain static {PAIR}", "needs a model, and static similarity has none"),
         ("mine RUN LINES --out FOLDER.tsv", "folder.tsv, a folder. Name a file"),
         ("mine RUN LINES --out OUT.tsv", "Continue with --resume, or delete it"),
     ],
@@ -514,6 +538,8 @@ def test_mistakes_about_a_run_or_a_file_are_one_line(places, capsys, tmp_path, c
     more |= {"OUT": tmp_path / "out", "OUT.tsv": tmp_path / "out.tsv"}
     more["FOLDER.tsv"] = tmp_path / "folder.tsv"
     more["FOLDER.tsv"].mkdir()
+    more["PIPE"] = tmp_path / "pipe"
+    os.mkfifo(more["PIPE"])
     assert words in error_of(capsys, *filled(command, {**places, **more}))
 
 

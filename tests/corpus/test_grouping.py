@@ -1,12 +1,9 @@
 """Groups: one bad pair joins nothing, and copies stay together."""
 
-import pytest
-
 from keras_sentmatch.corpus import _grouping, group, mine
 from keras_sentmatch.corpus._grouping import join
 from tests.corpus.test_mining import matcher as matcher
 
-pytest.importorskip("faiss")
 # Two groups of four, and a bridge that has half its words in common with one of each.
 LEFT = [f"red green blue {w}" for w in ("one", "two", "three", "four")]
 RIGHT = [f"oak elm ash {w}" for w in ("five", "six", "seven", "eight")]

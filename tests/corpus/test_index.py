@@ -7,12 +7,10 @@ import shutil
 import numpy as np
 import pytest
 
-from keras_sentmatch.corpus import Index, _index
+from keras_sentmatch.corpus import Index, _cells, _index
 from keras_sentmatch.errors import InputError
 from tests.corpus.test_mining import SENTENCES
 from tests.corpus.test_mining import matcher as matcher
-
-pytest.importorskip("faiss")
 
 
 @pytest.fixture(scope="module")
@@ -39,19 +37,20 @@ def test_ranks_what_the_retrievers_find(matcher, folder):
 def test_many_vectors_are_looked_up_in_the_nearest_lists(matcher, tmp_path, monkeypatch):
     sentences = [f"{a} {b} runs" for a in "dog cat rain park".split() for b in range(40)]
     for name, exact in (("flat", 100_000), ("lists", 100)):
-        monkeypatch.setattr(_index, "EXACT", exact)
+        monkeypatch.setattr(_cells, "EXACT", exact)
         Index.build(sentences, tmp_path / name)
     flat, lists = (Index(tmp_path / name, matcher) for name in ("flat", "lists"))
-    assert len(lists.centroids) == 50 and len(flat.centroids) == 1
+    monkeypatch.setattr(_index, "PROBES", 6)
+    assert len(lists.centroids) == 12 and len(flat.centroids) == 1
     for query in ("dog 7 runs", "rain 31 runs"):
         assert lists.candidates(query, 1) == flat.candidates(query, 1) == [sentences.index(query)]
         assert len(set(flat.candidates(query, 20)) & set(lists.candidates(query, 20))) > 15
-    assert lists.rank("🙂🙂🙂", top_k=3) == []
+    assert lists.rank("", top_k=3) == []
 
 
 def test_an_index_without_words_and_one_that_is_replaced(matcher, tmp_path):
     Index.build(["", " "], tmp_path / "index")
-    assert Index(tmp_path / "index", matcher).rank("🙂🙂🙂") == []
+    assert Index(tmp_path / "index", matcher).rank("") == []
     Index.build(["a dog"], tmp_path / "index")
     assert Index(tmp_path / "index", matcher).rank("a dog")[0].sentence == "a dog"
     assert [path.name for path in tmp_path.iterdir()] == ["index"]

@@ -1,5 +1,6 @@
 """Mining: what retrievers find, which pairs match, sizes, and what is refused."""
 
+import contextlib
 import json
 import time
 
@@ -7,16 +8,16 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import ESIM
-from keras_sentmatch.corpus import _mining, _retrieval, group, mine
-from keras_sentmatch.corpus._retrieval import Bm25, Dense, embed
+from keras_sentmatch.corpus import _cells, _mining, group, mine
+from keras_sentmatch.corpus._bm25 import Bm25
+from keras_sentmatch.corpus._cells import Cells
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference import Matcher
+from keras_sentmatch.inference import Matcher, load
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from tests.case import randomize
 
-pytest.importorskip("faiss")
 SENTENCES = [
     "a dog runs in the park",
     "it is raining",
@@ -69,12 +70,9 @@ def test_matching_pairs_are_found_best_first(matcher):
     assert all(p.sentence2 == SENTENCES[p.index2] for p in found)
 
 
-def test_each_retriever_finds_the_nearest():
-    """Each alone: what is mined joins both."""
-    asked = ["two cats are asleep", "🙂🙂🙂"]
-    dense = Dense(embed(SENTENCES)).search(embed(asked), 3)
-    for ranking in (dense, Bm25.of(SENTENCES).search(asked, 3)):
-        assert ranking[0, 0] == 6 and (ranking[1] == -1).all()
+def test_rare_words_find_the_nearest():
+    found = Bm25.of(SENTENCES)
+    assert found.search("two cats are asleep", 3)[0] == 6 and not len(found.search("🙂🙂🙂", 3))
 
 
 def test_bm25_is_lucenes():
@@ -92,7 +90,7 @@ def test_only_candidates_are_scored(matcher):
     words = [f"w{i} x{i % 50} y{i % 40}" for i in range(400)]
     matcher.asked = 0
     mine(matcher, words, candidates=3)
-    assert 0 < matcher.asked <= 1200 + 400
+    assert 0 < matcher.asked <= 1200
 
 
 def test_two_corpora(matcher):
@@ -114,6 +112,67 @@ def test_a_temperature_keeps_the_order_where_probabilities_are_one():
     found = mine(matcher, ["x y z v", "x y z w", "k l m n", "k l m n o"])
     assert [(p.index1, p.index2) for p in found] == [(2, 3), (0, 1)]
     assert found[1].score > 1 - 1e-9
+
+
+@pytest.mark.parametrize("language", ["english", "greek"])
+def test_all_pairs_of_a_small_corpus_are_found(matcher, language):
+    """Compared with the scores of all pairs; words without a vector find each other too."""
+    texts = [f"{a} {b} {c}" for a in ("dog", "cat") for b in ("runs", "eats") for c in "xyz"]
+    if language == "greek":
+        texts = [text.translate({i: i + 0x350 for i in range(97, 123)}) for text in texts]
+    rows = np.array([(i, j) for j in range(len(texts)) for i in range(j)])
+    some = PairDataset([texts[i] for i, _ in rows], [texts[j] for _, j in rows])
+    wanted = matcher.raw_scores(some, 64)[:, 1] >= 0.4
+    assert 0 < wanted.sum() < len(rows)
+    for count in (11, 5):  # more than enough, and the matching ones alone
+        found = places(mine(matcher, texts, threshold=0.4, candidates=count))
+        assert found == {(i, j) for i, j in rows[wanted].tolist()}
+
+
+def test_case_spacing_and_final_punctuation_do_not_count(matcher):
+    texts = ["Two cats sleep.", "rain", "two  cats sleep", "TWO CATS SLEEP?!", "What is C++?"]
+    matcher.asked = 0
+    found = mine(matcher, [*texts, "What is C#?"], threshold=0.99)
+    assert places(found) == {(0, 2), (0, 3)} and found[0].sentence2 == "two  cats sleep"
+    assert matcher.asked == 6 + 1
+    assert places(mine(matcher, texts[:2], texts[2:4], threshold=0.99)) == {(0, 0), (0, 1)}
+
+
+def test_candidates_that_promise_no_match_are_not_scored(matcher, monkeypatch, caplog):
+    rng = np.random.default_rng(0)
+    words = "red green blue dog cat bird runs eats sleeps park house street".split()
+    texts = [*dict.fromkeys(" ".join(rng.choice(words, 5)) for _ in range(400))]
+    asked = []
+
+    def by_cosine(self, pairs):
+        one, two = (self.first.vectors[pairs[:, side]].astype("float32") for side in (0, 1))
+        asked.append(len(pairs))
+        return 20 * ((one * two).sum(1) - 0.8)
+
+    monkeypatch.setattr(_mining.Miner, "_score", by_cosine)
+    every = mine(matcher, texts, threshold=0.7, candidates=20)
+    monkeypatch.setattr(_mining, "_EXAMPLES", 1000)
+    monkeypatch.setattr(_mining, "_WINDOW", 512)
+    asked.clear()
+    caplog.clear()  # another test may have turned these messages on
+    with caplog.at_level("INFO", "keras_sentmatch"):
+        some = mine(matcher, texts, threshold=0.7, candidates=20)
+    (total,) = [r.args[0] for r in caplog.records if "candidate pairs" in r.msg]
+    (skipped,) = [r.args[0] for r in caplog.records if "are not scored" in r.msg]
+    total, skipped = (int(number.replace(",", "")) for number in (total, skipped))
+    assert sum(asked) == total - skipped and skipped > total / 8
+    assert places(some) <= places(every) and len(some) > 0.9 * len(every)
+
+
+def test_static_similarity_needs_no_model():
+    static = load("static")
+    found = mine(static, SENTENCES, threshold=0.7)
+    assert {(0, 2), (0, 5), (3, 6)} <= places(found) and found[0].score == pytest.approx(1)
+    score = static.predict("a dog runs", "two cats sleep").score
+    assert score == pytest.approx(static.predict("two cats sleep", "runs dog a").score)
+    assert static.predict("", "a dog").score == 0
+    with pytest.raises(InputError, match="needs a model, and static similarity has none"):
+        load("static", engine="onnx")
 
 
 def test_an_interrupted_call_continues(matcher, tmp_path, monkeypatch):
@@ -139,23 +198,43 @@ def test_an_interrupted_call_continues(matcher, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="has the scores of another run"):
         mine(matcher, SENTENCES, threshold=0, partial=kept)
     monkeypatch.setattr(_mining.Miner, "_score", score)
-    total = len(_mining.Miner(matcher, SENTENCES, None, None, 10, 64, None).candidates())
-    for find, late in ((mine, "_mining.Miner._copies"), (group, "_grouping.join")):
-        with monkeypatch.context() as patch, pytest.raises(TypeError):
-            patch.setattr(f"keras_sentmatch.corpus.{late}", None)
-            find(matcher, SENTENCES, threshold=0, partial=kept)
-        assert kept.with_name("kept.partial").exists(), "until the end"
+    with pytest.raises(InputError, match="written with another --threshold"):
+        mine(matcher, SENTENCES, threshold=0.1, partial=kept)
+    for find in (mine, group):
+        undisturbed = find(make_matcher(), SENTENCES, threshold=0)
+        assert find(matcher, SENTENCES, threshold=0, partial=kept) == undisturbed
         matcher.asked = 0
-        found = find(matcher, SENTENCES, threshold=0, partial=kept)
-        assert found == find(make_matcher(), SENTENCES, threshold=0)
-        assert matcher.asked <= total or find is group
-    assert list(tmp_path.iterdir()) == []
+        assert find(matcher, SENTENCES, threshold=0, partial=kept) == undisturbed
+        assert matcher.asked <= _mining._COMPARED + 1 or find is group
+
+
+def test_an_interrupted_call_skips_the_same_candidates(matcher, tmp_path, monkeypatch):
+    monkeypatch.setattr(_mining, "_EXAMPLES", 100)
+    monkeypatch.setattr(_mining, "_FEWEST", 5)
+    monkeypatch.setattr(_mining, "_WINDOW", 32)
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice("red green blue dog cat bird runs".split(), 4)) for _ in range(80)]
+    undisturbed = mine(make_matcher(), texts, threshold=0.5)
+    score, calls = _mining.Miner._score, []
+
+    def interrupted(self, pairs):
+        calls.append(pairs)
+        if len(calls) % 5 == 0:
+            raise KeyboardInterrupt
+        return score(self, pairs)
+
+    monkeypatch.setattr(_mining.Miner, "_score", interrupted)
+    for attempt in range(100):  # noqa: B007
+        with contextlib.suppress(KeyboardInterrupt):
+            found = mine(matcher, texts, threshold=0.5, partial=tmp_path / "kept")
+            break
+    assert attempt > 3 and found == undisturbed
 
 
 @pytest.mark.parametrize("damaged", ["1.0\n{}", "nan\n", "x"])
 def test_damaged_scores_are_one_error(matcher, tmp_path, monkeypatch, damaged):
     with monkeypatch.context() as patch, pytest.raises(TypeError):
-        patch.setattr("keras_sentmatch.corpus._mining.Miner._copies", None)
+        patch.setattr("keras_sentmatch.corpus._mining.Miner.shown", None)
         mine(matcher, SENTENCES, threshold=0, partial=tmp_path / "kept")
     kept = tmp_path / "kept.partial"
     text = kept.read_text()
@@ -173,7 +252,7 @@ def test_scores_of_another_run_or_corpora_are_not_taken(tmp_path, monkeypatch):
     matcher.raw_scores = lambda pairs, size: np.tile([1 - 1e-4, 1e-4], (len(pairs), 1))
     other.raw_scores = lambda pairs, size: np.tile([1 - 2e-4, 2e-4], (len(pairs), 1))
     with monkeypatch.context() as patch, pytest.raises(TypeError):
-        patch.setattr("keras_sentmatch.corpus._mining.Miner._copies", None)
+        patch.setattr("keras_sentmatch.corpus._mining.Miner.shown", None)
         mine(matcher, SENTENCES, partial=tmp_path / "kept")
     with pytest.raises(InputError, match="has the scores of another run"):
         mine(other, SENTENCES, partial=tmp_path / "kept")
@@ -210,19 +289,20 @@ def test_long_sentences_and_many_copies_take_no_quadratic_time(matcher):
     assert time.process_time() - start < 10
 
 
-def test_many_vectors_are_looked_up_in_lists(monkeypatch):
-    """Above `EXACT`, faiss looks through some of many lists."""
-    monkeypatch.setattr(_retrieval, "EXACT", 5_000)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_many_vectors_are_looked_up_in_cells(monkeypatch, dtype):
+    """Above `EXACT`, a vector is compared with those of the nearest cells alone."""
     rng = np.random.default_rng(0)
-    vectors = rng.normal(size=(5_001, 4)).astype("float32")
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    found = Dense(vectors)
-    assert found.index.nlist > 200
-    asked = rng.integers(0, 5_000, 50)
-    nearest = np.argsort(-(vectors[asked] @ vectors.T), axis=1)[:, :10]
-    got = found.search(vectors[asked], 10)
-    assert (got[:, 0] == asked).all()
-    assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(nearest, got)]) > 0.9
+    vectors = rng.normal(size=(5_000, 4)).astype("float32")
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(dtype)
+    cosines = vectors.astype("float32") @ vectors.T.astype("float32")
+    nearest = np.sort(cosines, axis=1)[:, :-11:-1]
+    for exact, least in ((5_000, 1), (4_000, 0.9)):
+        monkeypatch.setattr(_cells, "EXACT", exact)
+        found = Cells(vectors)
+        assert len(found.centroids) == (1 if exact == 5_000 else 70)
+        got = np.take_along_axis(cosines, found.search(vectors, 10), axis=1)
+        assert np.mean(np.isclose(got, nearest, atol=1e-6)) >= least
 
 
 @pytest.mark.parametrize(

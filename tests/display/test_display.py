@@ -26,7 +26,7 @@ def test_pictures_show_what_they_are_given(drawn, tmp_path):
     history, png = tmp_path / "history.csv", tmp_path / "x.png"
     history.write_text(
         "epoch,accuracy,learning_rate,loss,val_accuracy,val_loss,val_map\n"
-        "0,0.5,0.1,1.0,0.4,1.1,0.3\n1,0.6,0.1,0.9,0.5,1.0,NA\n"
+        "0,0.5,0.1,1.0,0.4,1.1,0.3\n1,0.6,0.1,0.9,0.5,1.0,nan\n"
     )
     p = np.array([[0.9, 0.1]] * 4)
     assert figures.learning_curve(history, png) == png and imread(png).shape[2] == 4

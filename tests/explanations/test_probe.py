@@ -66,7 +66,7 @@ EVERYWHERE = ("drr_net", "fa")  # eager calls take JAX half a minute
 def test_every_mechanism_is_measured(name, tmp_path):
     block = {"feature_attention": name} if name in ("fa", "sfa") else {}
     matcher = make("esim" if block else name, **block)
-    found = probe(matcher, some_pairs())
+    found = probe(matcher, some_pairs(), batch_size=5)  # of several lengths
     wanted = MODELS.get(name) or [
         "FeatureAttention" if name == "fa" else "SelectiveFeatureAttention"
     ]

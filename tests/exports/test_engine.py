@@ -15,12 +15,12 @@ from keras_sentmatch import Matcher, explain, export, load
 from keras_sentmatch.applications import build_model
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.exports._examples import TOLERANCE
 from keras_sentmatch.exports._unseen_words import GraphLookup
-from keras_sentmatch.exports.exporting import WRITERS
-from keras_sentmatch.inference import BatchScorer, onnx
+from keras_sentmatch.inference import BatchScorer, onnx, run_folder
+from keras_sentmatch.inference._onnx_operations import OPERATIONS
 from keras_sentmatch.inference.ensemble import load_run
-from keras_sentmatch.inference.onnx import OnnxMatcher, note_of
+from keras_sentmatch.inference.examples import TOLERANCE
+from keras_sentmatch.inference.onnx import OnnxModel, identity, seal
 from keras_sentmatch.vectors.built_in import load_word_table
 from tests.exports.test_saved_model import tiny
 
@@ -36,7 +36,7 @@ SECOND = ["An animal moves.", "no dog", "", "A zebra, 9 okapis!", "not a cat and
 NO_BACKEND = """
 import importlib.util, json, sys
 from keras_sentmatch import load
-matcher = load(sys.argv[1], engine="onnx")
+matcher = load(sys.argv[1])
 first, second = json.loads(sys.argv[2])
 scores = matcher.predict_proba(first, second).tolist()
 if importlib.util.find_spec("fastapi"):
@@ -74,7 +74,6 @@ def without_table(matcher):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     pytest.importorskip("onnxruntime")
-    pytest.importorskip("tf2onnx")
     folder = tmp_path_factory.mktemp("run") / "hybrid"
     hybrid(spare=5).save(folder)
     return folder
@@ -89,7 +88,8 @@ def made(run):
 
 def test_the_same_answers_without_a_backend(run):
     matcher = load(run, engine="onnx")
-    keras_one = Matcher.load(run)
+    keras_one = Matcher.load(run, "keras")
+    assert (matcher.engine, keras_one.engine) == ("onnx", "keras")
     want = keras_one.predict_proba(FIRST, SECOND)
     np.testing.assert_allclose(matcher.predict_proba(FIRST, SECOND), want, atol=TOLERANCE)
     answers = matcher.predict(FIRST, SECOND)
@@ -105,7 +105,7 @@ def test_the_same_answers_without_a_backend(run):
     assert [row.index for row in ranked[0]] == [row.index for row in ranked[1]]
     matcher.temperature = 1.1
     again = pickle.loads(pickle.dumps(matcher))
-    assert type(again) is OnnxMatcher and again.temperature == 1.1
+    assert again.engine == "onnx" and again.temperature == 1.1
     assert again.predict(FIRST, SECOND) == matcher.predict(FIRST, SECOND)
     matcher.temperature = 1.7
     few = matcher.predict_proba(FIRST * 9, SECOND * 9, batch_size=4)
@@ -120,7 +120,7 @@ def test_the_same_answers_without_a_backend(run):
 
 def test_an_export_knows_what_the_run_knows_of_unseen_words(made, tmp_path):
     """Misspelled and composed words, also more of them than there are rows."""
-    matcher = Matcher.load(made)
+    matcher = Matcher.load(made, "keras")
     out = tmp_path / "out"
     before = matcher.predict("two zebras", "no okapi")
     report = export(matcher, out, "onnx", pairs=list(zip(FIRST, SECOND)))
@@ -185,40 +185,78 @@ def test_words_are_looked_up_in_a_graph_as_in_python():
 
 
 def test_a_calibration_needs_no_other_model(made):
-    noted = (made / "onnx" / "run.json").stat().st_mtime_ns
+    noted = (made / "onnx" / "run.json").read_bytes()
     card = made / "matcher.json"
     before = card.read_text("utf-8")
     card.write_text(json.dumps({**json.loads(before), "temperature": 3.0}), "utf-8")
     both = [load(made, engine=name).predict_proba(FIRST, SECOND) for name in ("keras", "onnx")]
     card.write_text(before, "utf-8")
     np.testing.assert_allclose(*both, atol=TOLERANCE)
-    assert (made / "onnx" / "run.json").stat().st_mtime_ns == noted
+    assert (made / "onnx" / "run.json").read_bytes() == noted
 
 
-def test_scores_and_other_weights(tmp_path, monkeypatch):
+def test_scores_and_other_weights(tmp_path, monkeypatch, caplog):
     """A model that learns no words. No other weights are answered for."""
     pytest.importorskip("onnxruntime")
-    pytest.importorskip("tf2onnx")
+    caplog.set_level("INFO")
     folder, asked = tmp_path / "run", (["w1 w2", ""], ["w3", "w9"])
     tiny(outputs=1).save(folder)
     for use in (
-        OnnxMatcher.load,
+        lambda run: Matcher.load(run, "onnx"),
         lambda run: BatchScorer(run, engine="onnx")({"sentence1": ["a"], "sentence2": ["b"]}),
     ):
-        with pytest.raises(InputError, match='no ONNX model of its present weights.*load.*"onnx"'):
+        with pytest.raises(InputError, match="no ONNX model of its present weights.*--engine onnx"):
             use(folder)
+    assert load(folder).engine == "keras"  # a missing one is made only if asked for
     both = [load(folder, engine=name).predict_proba(*asked) for name in ("keras", "onnx")]
     np.testing.assert_allclose(*both, atol=TOLERANCE)
     matcher = Matcher.load(folder)
+    assert matcher.engine == "onnx"
     matcher.model.set_weights([-w for w in matcher.model.get_weights()])
+    assert matcher.engine == "keras"  # as its weights may differ
+    want = matcher.predict_proba(*asked)
+    assert np.abs(want - both[0]).max() > 0.01
     matcher.save(folder)
+    assert Matcher.load(folder).engine == "keras"
+    caplog.clear()
+    again = load(folder)
+    assert again.engine == "onnx" and "not that of its present files" in caplog.text
+    np.testing.assert_allclose(again.predict_proba(*asked), want, atol=TOLERANCE)
 
-    def refuse(ensemble, made):
-        raise InputError("ONNX cannot express this Toy: an operation. Export it as a SavedModel.")
+    note = folder / "onnx" / "run.json"
+    note.write_text(note.read_text("utf-8").replace('"version": "', '"version": "0.'), "utf-8")
+    assert Matcher.load(folder).engine == "keras" and load(folder).engine == "onnx"
 
-    monkeypatch.setitem(WRITERS, "onnx", refuse)
-    monkeypatch.setattr("keras_sentmatch.exports.exporting._tensorflow_on_cpu", lambda: True)
-    with pytest.raises(InputError, match="making it failed: ONNX cannot express this Toy"):
+
+def test_another_computer_has_another_key(made, tmp_path, monkeypatch, caplog):
+    """What may be a stranger's model is made again; without Keras it is used, and this is said."""
+    caplog.set_level("INFO")
+    folder = shutil.copytree(made, tmp_path / "run")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert Matcher.load(folder).engine == "keras"
+    monkeypatch.setattr(onnx, "is_installed", lambda name: name != "keras")
+    assert Matcher.load(folder).engine == "onnx" and "comes from elsewhere" in caplog.text
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert load(folder).engine == "onnx" and "was made elsewhere" in caplog.text
+    assert Matcher.load(folder).engine == "onnx"
+
+
+def test_a_model_that_onnx_does_not_express_or_equal(tmp_path, monkeypatch, caplog):
+    pytest.importorskip("onnxruntime")
+    caplog.set_level("INFO")
+    folder = tmp_path / "run"
+    tiny(outputs=1).save(folder)
+    monkeypatch.delitem(OPERATIONS, "Matmul")
+    with pytest.raises(InputError, match="making it failed: ONNX cannot .* operation Matmul"):
+        load(folder, engine="onnx")
+    tried = (folder / "onnx" / "run.json").read_bytes()
+    assert load(folder).engine == "keras"  # it is not tried again
+    assert (folder / "onnx" / "run.json").read_bytes() == tried
+    monkeypatch.undo()
+    one = OnnxModel.__call__
+    monkeypatch.setattr(OnnxModel, "__call__", lambda self, arrays: one(self, arrays) + 2e-5)
+    with pytest.raises(InputError, match="For the pair 'A dog runs.*, the artifact returns"):
         load(folder, engine="onnx")
 
 
@@ -274,17 +312,17 @@ def failing(model, package):
     "change, message",
     [
         (in_another_file, "values in other files, which are not opened.*Delete .*onnx"),
-        (endless, "it has the loop or branch Loop"),
+        (endless, "it has the foreign operation ai.onnx.Loop"),
         (foreign, "foreign operation evil"),
         (not_one, "Expected probabilities that sum to 1"),
         (too_many, r"cannot be used \(it returns float32 \(2, 3\) for 1 pairs\). Delete .*onnx"),
         (failing, r"cannot be used \(.*Reshape"),
-        (None, "is refused .* Delete"),
+        (None, "cannot be used .* Delete"),
     ],
 )
 def test_the_model_of_a_stranger(made, tmp_path, change, message):
     """Its digests are right, so it is not made again; what it does is looked at."""
-    import onnx as package
+    package = pytest.importorskip("onnx")
 
     folder = shutil.copytree(made, tmp_path / "run")
     path = folder / "onnx" / "model.onnx"
@@ -296,8 +334,11 @@ def test_the_model_of_a_stranger(made, tmp_path, change, message):
         change(model, package)
         path.write_bytes(model.SerializeToString())
     with pytest.raises(InputError, match="no ONNX model of its present weights"):
-        OnnxMatcher.load(folder)
-    (folder / "onnx" / "run.json").write_text(json.dumps(note_of(folder)))
+        Matcher.load(folder, "onnx")
+    note = folder / "onnx" / "run.json"
+    facts = json.loads(note.read_text("utf-8")) | identity(folder)
+    facts["seal"] = seal({name: facts[name] for name in facts if name != "seal"})
+    note.write_text(json.dumps(facts), "utf-8")
     with pytest.raises(InputError, match=message):
         load(folder, engine="onnx").predict("a dog", "a cat")
 
@@ -305,25 +346,27 @@ def test_the_model_of_a_stranger(made, tmp_path, change, message):
 @pytest.mark.parametrize("kind", ["link", "pipe"])
 def test_a_folder_with_links_or_pipes_is_not_read(made, tmp_path, kind):
     folder = shutil.copytree(made, tmp_path / "run")
-    path = folder / "onnx" / "facts.json"
+    path = folder / "onnx" / "run.json"
     path.unlink()
     os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
     for use in (load, load_run):
-        with pytest.raises(InputError, match="facts.json is a .*Expected only files"):
+        with pytest.raises(InputError, match="run.json is a .*Expected only files"):
             use(folder, engine="onnx")
 
 
-def test_what_it_cannot_do(run, monkeypatch):
-    matcher = load(run, engine="onnx")
-    with pytest.raises(
-        InputError, match="no Keras model, so nothing inside.*Load the run as a Matcher"
-    ):
-        explain(matcher, "a dog", "a cat")
-    with pytest.raises(InputError, match="no Keras model.*Load the run as a Matcher"):
-        export(matcher, "exported")
-    monkeypatch.setattr(onnx, "find_spec", lambda name: None)
+def test_what_needs_keras_loads_it(made, monkeypatch):
+    matcher = load(made)
+    assert matcher.engine == "onnx"
+    assert explain(matcher, "a dog", "a cat").label and matcher.engine == "keras"
+    monkeypatch.setattr(onnx, "is_installed", lambda name: name != "onnxruntime")
+    assert load(made).engine == "keras"
     for use in (load, load_run):
-        with pytest.raises(
-            InputError, match="needs onnxruntime and onnx. .*pip install onnxruntime onnx"
-        ):
-            use(run, engine="onnx")
+        with pytest.raises(InputError, match="needs onnxruntime, which is not installed"):
+            use(made, engine="onnx")
+
+
+def test_keras_is_asked_for_where_it_is_missing(made, monkeypatch):
+    monkeypatch.setattr(run_folder, "find_spec", lambda name: None)
+    for use in (lambda: Matcher.load(made, "keras"), lambda: load(made).model, Matcher.similarity):
+        with pytest.raises(InputError, match="needs Keras, which is not installed.*pip install"):
+            use()

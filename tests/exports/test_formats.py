@@ -1,4 +1,4 @@
-"""ONNX and LiteRT models, from TensorFlow: what they answer, and how they are asked."""
+"""ONNX and LiteRT models: what they answer, and how they are asked."""
 
 import json
 import runpy
@@ -11,16 +11,16 @@ import pytest
 
 from keras_sentmatch import export
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.exports import _portable, _saved_model, exporting
-from keras_sentmatch.exports._examples import TOLERANCE
+from keras_sentmatch.exports import _portable, exporting
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.examples import TOLERANCE
 from keras_sentmatch.inference.matcher import Matcher
 from tests.exports.test_engine import hybrid
 from tests.exports.test_saved_model import FIRST, SECOND, tiny, word_encoder
 from tests.inference.test_matcher import make_model
 from tests.toys.matchers import make
 
-pytestmark = pytest.mark.backend("tensorflow")
+on_tensorflow = pytest.mark.backend("tensorflow")
 
 
 def read_here(folder, examples, work):
@@ -32,7 +32,6 @@ def read_here(folder, examples, work):
 
 def test_onnx(tmp_path):
     runtime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("tf2onnx")
     matcher, out = tiny(threshold=0.3, abstain_below=(1.0, 1.0)), tmp_path / "out"
     report = export(matcher, out, "onnx", pairs={"sentence1": FIRST, "sentence2": SECOND})
     assert report["largest_difference"] <= TOLERANCE
@@ -60,18 +59,7 @@ def test_onnx(tmp_path):
         assert word in card
 
 
-def test_onnx_without_operations_on_shapes(tmp_path, monkeypatch):
-    """Sentences of one length are only stacked, and a product with a kernel is one operation."""
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("tf2onnx")
-    onnx = pytest.importorskip("onnx")
-    monkeypatch.setattr(exporting, "ask", read_here)
-    export(make("re2"), tmp_path / "out", "onnx")
-    graph = onnx.load(tmp_path / "out" / "model.onnx").graph
-    kinds = {node.op_type for node in graph.node}
-    assert "Split" in kinds and not kinds & {"Pad", "Reshape", "Shape"}
-
-
+@on_tensorflow
 @pytest.mark.parametrize("name", ["re2", "esim", "hybrid", "ensemble"])
 def test_litert(tmp_path, monkeypatch, name):
     if name != "ensemble":  # which is read in a fresh process
@@ -83,6 +71,7 @@ def test_litert(tmp_path, monkeypatch, name):
     assert ("Words outside the vocabulary have no vectors" in card) == (name == "hybrid")
 
 
+@on_tensorflow
 def test_litert_of_a_fixed_shape(tmp_path, monkeypatch):
     """A model that LiteRT takes only with a fixed shape: pairs go in one by one, padded."""
     right = _portable._litert
@@ -106,7 +95,6 @@ def test_litert_of_a_fixed_shape(tmp_path, monkeypatch):
 
 def test_members_that_read_different_ids(tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
-    pytest.importorskip("tf2onnx")
     encoder = word_encoder(features=("word", "char"))
     words = make_model(word_encoder(), 2)
     chars = keras.Input((None, encoder.max_word_length), dtype="int32", name="char_ids_1")
@@ -122,24 +110,9 @@ def test_members_that_read_different_ids(tmp_path, monkeypatch):
     assert set(report["inputs"]) == {*words.input, "char_ids_1"}
 
 
-def test_what_onnx_does_not_know(tmp_path, monkeypatch):
-    pytest.importorskip("tf2onnx")
-    import tensorflow as tf
-
-    def packed(matcher, outputs):
-        return tf.bitcast(tf.bitcast(outputs, tf.int32), tf.float32)
-
-    monkeypatch.setattr(_saved_model, "_with_temperature", packed)
-    with pytest.raises(
-        InputError, match="ONNX cannot express this Functional: .*Bitcast.*SavedModel"
-    ):
-        export(tiny(), tmp_path / "out", "onnx")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_cannot_be(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tf2onnx", None)
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(InputError, match=r"pip install \"keras-sentmatch\[onnx\]\""):
-        export(tiny(), tmp_path / "out", "onnx")
+    monkeypatch.setattr(exporting, "find_spec", lambda name: None)
+    for format, package in (("onnx", "onnxruntime"), ("litert", "tensorflow")):
+        with pytest.raises(InputError, match=f"Exporting to {format} needs {package}"):
+            export(tiny(), tmp_path / "out", format)
     assert list(tmp_path.iterdir()) == []

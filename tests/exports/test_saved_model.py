@@ -14,8 +14,8 @@ from keras_sentmatch.applications import build_model
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.exports import exporting
-from keras_sentmatch.exports._examples import DIFFICULT, TOLERANCE, Examples, own_words
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.examples import DIFFICULT, TOLERANCE, Examples, own_words
 from keras_sentmatch.inference.matcher import Matcher
 from tests.inference.test_matcher import make_model
 from tests.toys.matchers import make

@@ -4,7 +4,7 @@ They were recorded on TensorFlow and hold on every backend. Weights are not stor
 file says how each model was made: tiny sizes, or a preset at tiny sizes.
 
     python tests/golden/record.py                       remove what the library no longer has
-    python tests/golden/record.py re2 '{"units": 4}'    record one more configuration; what is there stays
+    python tests/golden/record.py re2 '{"vocabulary_size": 12, "embedding_dim": 3, "units": 5}'    record one more
 """
 
 import functools
@@ -221,7 +221,8 @@ def main(*more: str) -> None:
     values = [[old[a:b] for a, b in entry["values"].values()] for entry in entries.values()]
     if more:
         name, config = more[0], json.loads(more[1])
-        key = " ".join([name, *(f"{n}={value}" for n, value in config.items())])
+        changes = [f"{n}={value}" for n, value in config.items() if name in entries]
+        key = " ".join([name, *changes])  # the first of a model has its name
         entries[key], found = recorded(name, config)
         values.append(found)
     end = 0

@@ -95,7 +95,7 @@ def features(layer, word_ids_1, word_ids_2, vectors_1, vectors_2):
         row["length_ratio"] = one["length"] - two["length"]
         row["length_difference"] = abs(row["length_ratio"])
         row |= similarity(layer, x[: len(a)], y[: len(b)])
-        row["negation_differs"] = abs(one["negation"] - two["negation"])
+        row["negation_difference"] = abs(one["negation"] - two["negation"])
         rows.append([row[name] for name in FEATURES])
     return np.array(rows)
 

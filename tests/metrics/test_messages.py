@@ -79,6 +79,10 @@ MESSAGES = [
         lambda: find_cut(*LOW, 0.95, name="yes"),
         "precision=0.95 .* 'yes' with 95% confidence. The best is 0.684, with 40 right of 50",
     ),
+    (
+        lambda: find_cut(*LOW, 0.95, name="yes", parts=np.arange(50) % 2),
+        "The best is 0.[0-9]+ in the fold where it is lowest",
+    ),
     (lambda: find_cut([], [], 0.9), "No pair is predicted"),
     (
         lambda: find_cut([1, 0], [0.9, 0.1], 0.9, name="yes", goal="recall"),

@@ -312,6 +312,35 @@ def test_precision_holds_on_other_pairs():
     assert np.mean(kept) >= 0.9
 
 
+def test_a_goal_is_reached_in_every_fold():
+    y, p = calibrated(3000, 0)
+    parts = np.arange(3000) % 3
+    for goal in (Goal(precision=0.8), Goal(precision=0.8, label="no"), Goal(recall=0.6)):
+        found = goal.fit(y, p, NAMES, parts)
+        for name, row in found["labels"].items():
+            column = NAMES.index(name)
+            given = decide(p, found["threshold"]) == column
+            if found["abstain_below"]:
+                given &= sure_answers(p, None, found["abstain_below"])
+            of = y == column if goal.recall else given
+            each = [
+                binomtest(
+                    int((given & (y == column) & (parts == n)).sum()),
+                    int((of & (parts == n)).sum()),
+                    alternative="greater",
+                ).proportion_ci(0.95)
+                for n in range(3)
+            ]
+            lowest = min(interval.low for interval in each)
+            assert lowest >= (goal.recall or goal.precision)
+            assert abs(lowest - row["lower_bound"]) < 1e-9
+    # In one fold the model is never sure of "yes", as a model that was trained differently.
+    p[parts == 2] = np.where(p[parts == 2][:, 1:] > 0.5, [[0.49, 0.51]], p[parts == 2])
+    wrong = (parts == 2) & (p[:, 1] > 0.5)
+    with pytest.raises(InputError, match="in the fold where it is lowest"):
+        Goal(precision=0.95).fit(np.where(wrong, 0, y), p, NAMES, parts)
+
+
 def test_a_calibration_reports_what_changed():
     y, p = calibrated(2000, 0)
     p = apply_temperature(p, 0.4).astype("float32")

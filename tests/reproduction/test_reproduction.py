@@ -3,12 +3,14 @@
 import csv
 import shutil
 
+import numpy as np
 import pytest
 
 from keras_sentmatch.applications import get_model_class, list_models
 from keras_sentmatch.data.formats import FORMATS
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.reproduction import list_artefacts, load_artefact, reproduce
+from keras_sentmatch.explanations.pictures import Picture
+from keras_sentmatch.reproduction import _figures, list_artefacts, load_artefact, reproduce
 from keras_sentmatch.reproduction import run as module
 from keras_sentmatch.reproduction.runs import Settings, runs_of
 from keras_sentmatch.transformations import TRANSFORMATIONS
@@ -77,11 +79,13 @@ def test_the_table_has_the_papers_figures_next_to_ours(made):
     parts = [
         cells(found, f"both: {name}")["ESIM"]["mean"] for name in ("Negation", "AddPunc", "mean")
     ]
-    assert parts[2] == pytest.approx((parts[0] + parts[1]) / 2)
+    # The mean covers all columns before it, so SICK too.
+    assert parts[2] == pytest.approx((shown["ESIM"]["mean"] + parts[0] + parts[1]) / 3)
     assert found["runs"] == {"done": 4, "failed": {}}  # two settings, two seeds
     for name in ("table.md", "table.csv", "figure.png"):
         assert (folder / "out" / name).stat().st_size > 100
     assert "20 train, 20 validation, 20 test pairs" in found["caption"]
+    assert "perhaps the same model: ESIM and ESIM again." in found["caption"]
 
 
 def test_what_is_done_is_not_done_again(made, data, monkeypatch):
@@ -262,3 +266,15 @@ def test_categories_by_people_and_a_translation(data, tmp_path):
     assert negation["mean"] in (0, 50, 100) and translated["seeds"] == 1
     assert coreference["note"] == "not measured"  # the file names none
     assert "Categories of sick: people's, in annotations.txt." in found["caption"]
+
+
+def test_maps_are_a_grid_of_pairs_and_models():
+    artefact = load_artefact("sfa/figure-5")
+    picture = Picture("map", "", np.array([[1e-6, 2e-6]]), ("a",), ("b", "c"), ("1", "2"), "shared")
+    drawn = module._plain(picture)
+    assert drawn["values"] == [[1e-6, 2e-6]], "small values are not equal"
+    answers = [{"answer": "x", "pictures": [drawn]} for _ in artefact.pairs]
+    results = {(row.name, None): [{"answers": answers}] for row in artefact.built}
+    titles = [axis.get_title().split("\n")[0] for axis in _figures._maps(artefact, results).axes]
+    models = [row.name for row in artefact.built]
+    assert titles == [f"{name}, pair {pair}: x" for pair in (1, 2) for name in models]

@@ -92,14 +92,16 @@ UNANSWERABLE = [
     ({**PAIR, "pairs": [PAIR]}, "sentence1: extra inputs are not permitted"),
     ({"sentence1": 7, "sentence2": "a"}, "sentence1: input should be a valid string"),
     ({"pairs": [PAIR, {**PAIR, "sentence2": None}]}, "pairs[1].sentence2: input"),
-    ({"pairs": [["a", "b"]]}, "pairs[0]: input"),
+    ({"pairs": [["a", "b"]]}, 'pairs[0] is an array. Expected a JSON object such as {"sentence1"'),
+    ({"pairs": [PAIR, 1.5]}, "pairs[1] is a number"),
     ({"pairs": "ab"}, "pairs: input"),
     ({"pairs": []}, "pairs: list should have at least 1 item"),
     ({"pairs": [PAIR] * 5}, "pairs: list should have at most 4 items"),
     ({"pairs": [PAIR, {**PAIR, "sentence1": "a" * 51}]}, "pairs[1].sentence1: string should"),
     ({**PAIR, "sentence2": "\ud800"}, "sentence2: input should be a valid string"),
     ({**PAIR, "sentnce": "a"}, "sentnce: extra inputs are not permitted"),
-    ([PAIR], "the body: input should be"),
+    ([PAIR], "the body is an array. Expected a JSON object of named fields"),
+    (None, "the body is null"),
     (b"", "the body: field required"),
     (b"{", "the body is not valid JSON"),
     (b'{"sentence1": "\xff"}', "not JSON in UTF-8"),
@@ -142,7 +144,7 @@ def test_a_failure_says_nothing_of_the_machine(client, caplog):
 
 def test_what_takes_too_long_and_what_is_too_much():
     matcher = Stub()
-    run = served(matcher, wait=0, most_waiting=3)
+    run = served(matcher, most_waiting=3)
     with client_of([run]) as client:
         matcher.gate.clear()
         for _ in range(5):  # what was given up makes room
@@ -225,8 +227,8 @@ def test_an_explanation(monkeypatch):
 
 
 def test_a_run_that_explains_nothing():
-    with client_of([served(Stub(), engine="onnx")]) as client:
-        assert "runs in onnx" in failure(client.post("/explain", json=PAIR), 409)
+    with client_of([served(Stub())]) as client:
+        assert "served without Keras" in failure(client.post("/explain", json=PAIR), 409)
         assert client.get("/runs").json()["runs"][0]["explains"] is False
 
 

@@ -29,7 +29,7 @@ async def held(run, matcher):
 def test_waiting_requests_are_scored_together_and_get_their_own_answers():
     async def check():
         matcher, seen = Stub(), []
-        run = served(matcher, batch_size=16, wait=0, observe=lambda *f: seen.append(f[:2]))
+        run = served(matcher, batch_size=16, observe=lambda *f: seen.append(f[:2]))
         first = await held(run, matcher)
         asked = [[("x" * i, "y" * j) for j in range(1, 4)] for i in range(7)]
         found = [ask(run, *pairs) for pairs in asked]
@@ -44,10 +44,10 @@ def test_waiting_requests_are_scored_together_and_get_their_own_answers():
     asyncio.run(check())
 
 
-def test_a_request_waits_a_moment_for_others_and_a_large_one_is_answered_alone():
+def test_requests_that_arrive_together_are_joined_and_a_large_one_is_answered_alone():
     async def check():
         matcher = Stub()
-        run = served(matcher, batch_size=8, wait=0.2)
+        run = served(matcher, batch_size=8)
         matcher.batches.clear()
         jobs = [ask(run, ("a", "b" * i)) for i in range(8)]
         assert all(await asyncio.gather(*jobs)) and matcher.batches == [8]
@@ -58,7 +58,7 @@ def test_a_request_waits_a_moment_for_others_and_a_large_one_is_answered_alone()
 
 def test_one_bad_request_does_not_spoil_those_next_to_it():
     async def check():
-        run = served(Stub(), wait=0.2)
+        run = served(Stub())
         good, bad, bug = (ask(run, (text, "b")) for text in ("a", "poison", "bug"))
         assert await good == pytest.approx([0.5])
         with pytest.raises(InputError, match="poisoned"):
@@ -73,7 +73,7 @@ def test_one_bad_request_does_not_spoil_those_next_to_it():
 def test_requests_without_pairs_keep_their_turn():
     async def check():
         matcher = Stub()
-        run = served(matcher, wait=0.1)
+        run = served(matcher)
         matcher.batches.clear()
         before, alone = ask(run, ("a", "b")), asyncio.ensure_future(run.ask(lambda m, raw: m))
         after = ask(run, ("a", "b"))
@@ -86,7 +86,7 @@ def test_requests_without_pairs_keep_their_turn():
 def test_too_much_is_refused_and_what_was_given_up_is_not_scored():
     async def check():
         matcher = Stub()
-        run = served(matcher, wait=0, most_waiting=3)
+        run = served(matcher, most_waiting=3)
         first = await held(run, matcher)
         kept, given_up = (ask(run, ("a", "b")) for _ in "12")
         await asyncio.sleep(0)

@@ -9,9 +9,7 @@ from tests.service.stub import Stub, served
 schemathesis = pytest.importorskip("schemathesis")
 hypothesis = pytest.importorskip("hypothesis")
 LIMITS = Limits(pairs=4, characters=50)
-schema = schemathesis.openapi.from_asgi(
-    "/openapi.json", make_app([served(Stub(), engine="onnx")], LIMITS)
-)
+schema = schemathesis.openapi.from_asgi("/openapi.json", make_app([served(Stub())], LIMITS))
 
 
 @schema.parametrize()

@@ -162,7 +162,6 @@ def test_options_that_cannot_be(capsys):
 def test_the_command(engine, tmp_path):
     """A port of its own, answers, also when the folder has gone, and an end."""
     if engine == "onnx":
-        pytest.importorskip("tf2onnx")
         pytest.importorskip("onnxruntime")
     run, gone = tmp_path / "mine", tmp_path / "gone"
     matcher = make("re2")

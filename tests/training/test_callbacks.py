@@ -1,4 +1,3 @@
-import csv
 import io
 import itertools
 from types import SimpleNamespace
@@ -11,8 +10,6 @@ from rich.console import Console
 from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.metrics import mean_average_precision
 from keras_sentmatch.training.callbacks import (
-    FIRST,
-    LAST,
     EpochLines,
     TaskMetrics,
     make_callbacks,
@@ -66,9 +63,7 @@ def test_best_epoch_plateau_stop_and_history(patience, tmp_path):
     assert best_epochs(tmp_path) == [1, 2, 5]
     load_weights(model, best_weights(tmp_path, 5))
     np.testing.assert_array_equal(model.get_weights()[0], script.weights[4][0])
-    rows = list(csv.DictReader(open(tmp_path / "history.csv")))
-    assert [float(row["val_map"]) for row in rows] == script.values[:8]
-    assert float(rows[7]["learning_rate"]) == pytest.approx(0.00625)
+    assert history["learning_rate"][7] == pytest.approx(0.00625)
 
 
 def test_a_loss_is_best_when_lowest(tmp_path):
@@ -132,5 +127,5 @@ def test_the_time_is_estimated_once(rows, monkeypatch):
     monkeypatch.setattr("keras_sentmatch.training.callbacks.time", time)
     small_fit([EpochLines(Console(file=file), "loss", "min")], 2, rows=rows)
     steps = rows // 4
-    minutes = round(60 * steps * 2 / (LAST - FIRST) / 60) if steps > LAST else 2
-    assert file.getvalue().count(f"about {minutes} min for 2 epochs") == 1
+    said = f"about {steps} min per epoch, at most {2 * steps} min for 2 epochs"
+    assert " ".join(file.getvalue().split()).count(said) == 1

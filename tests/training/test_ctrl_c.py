@@ -10,12 +10,12 @@ from keras_sentmatch.training import train
 from keras_sentmatch.training.resume import State
 from tests.toys.training import build_tiny, tiny_recipe, tiny_splits
 
-# The step, counted over all epochs of five steps (of two in validation), in which it comes.
+# The step, counted over all epochs of five steps (of one in validation), in which it comes.
 MOMENTS = {
     "before the first batch": ("train", 0, False),
-    "in the first validation": ("test", 1, True),
+    "in the first validation": ("test", 0, True),
     "in epoch 2": ("train", 7, True),
-    "in the second validation": ("test", 3, True),
+    "in the second validation": ("test", 1, True),
 }
 
 

@@ -1,8 +1,10 @@
 """Folds: what they hold, what they choose for a run, cross-validation, and going on after a kill."""
 
 import contextlib
+import csv
 import json
 
+import keras
 import numpy as np
 import pytest
 
@@ -19,7 +21,6 @@ from keras_sentmatch.training.training_data import joined_splits
 from tests.cli.test_cli import run
 from tests.toys.training import (
     build_tiny,
-    struck_build,
     tiny_pairs,
     tiny_recipe,
     tiny_run,
@@ -61,7 +62,8 @@ def test_a_run_with_folds_is_measured_and_calibrated_by_out_of_fold_predictions(
         assert report["temperature"] == fit_temperature(pairs.labels, scores)
         with contextlib.suppress(InputError):  # with so few pairs it may be out of reach
             loaded.calibrate(precision=0.3)
-        assert "may be more or less confident" in caplog.text
+        assert "may still be more or less confident" in caplog.text
+        assert sorted(set(loaded.learned.folds)) == [0, 1, 2]
         spaced = PairDataset([f"{s} " for s in pairs.sentence1], pairs.sentence2)
         assert (loaded.learned.rows(spaced) >= 80).all(), "learned, but not the same pair"
         assert EnsembleMatcher([loaded, result.matcher]).calibrate()["rows"] == 80
@@ -97,30 +99,87 @@ def test_a_run_with_folds_goes_on_after_a_kill(tmp_path):
     settings = {"splits": few_splits(), "epochs": 4, "folds": 3, "patience": 2}
     whole = tiny_run(tmp_path / "whole", **settings)
     metrics = whole.metrics
-    fold = json.loads((whole.folder / "folds/1/metrics.json").read_text())
+    fold, *_ = json.loads((whole.folder / "folds/chosen.json").read_text())["folds"]
     assert fold["rows"]["train"] + fold["rows"]["validation"] == metrics["rows"]["train"] == 80
     assert metrics["validation"]["rows"] == 80
     assert metrics["best_epoch"] == metrics["epochs"] == len(whole.history["loss"]) <= 4
     assert metrics["notes"][0].startswith("Validation accuracy")
-    assert not list(whole.folder.glob("folds/*/model.keras"))
+    kept = {path.name for path in whole.folder.glob("folds/*/*")}
+    assert kept == {"history.csv", "scores.npz"}
 
-    built = []
+    seen = []
+
+    class Strike(keras.callbacks.Callback):
+        """Kills the given call of `fit` in its epoch."""
+
+        def on_train_batch_end(self, batch, logs=None):
+            if len(seen) == self.at and batch == 1:
+                raise Killed
+
+    strike = Strike()
 
     def build(name, **config):
-        built.append(name)
-        kind = {2: 1, 5: 0}.get(len(built))  # the second fold; then, of three more, the last model
-        return (build_tiny if kind is None else struck_build(Killed, kind))(name, **config)
+        model = build_tiny(name, **config)
+        fit = model.fit
 
-    for _ in range(2):
+        def counted(*a, callbacks, **more):
+            seen.append(more["epochs"])
+            return fit(*a, callbacks=[*callbacks, strike], **more)
+
+        model.fit = counted
+        return model
+
+    def killed(call, resume=True):
+        """Run until a call of `fit`, and return the epochs of all calls."""
+        seen.clear()
+        strike.at = call
+        options = {"build": build, "options": {"resume": resume}}
         with pytest.raises(Killed):
-            tiny_run(tmp_path / "a", build=build, options={"resume": bool(built)}, **settings)
+            tiny_run(tmp_path / "a", **options, **settings)
+        return seen.copy()
+
+    assert killed(5, resume=False) == [1, 1, 1, 2, 2], "the folds train in turn"
+    assert killed(3) == [2, 2, 3], "the first fold has done two epochs"
     with pytest.raises(InputError, match="unfinished run .*--resume"):
         tiny_run(tmp_path / "a", build=build, **settings)
+    rounds = len(list(csv.DictReader(open(whole.folder / "folds/3/history.csv"))))
+    calls = 3 * (rounds - 2)
+    assert killed(calls + 1)[-1] == metrics["epochs"], "then one model learns from all pairs"
+    seen.clear()
+    strike.at = 0
     again = tiny_run(tmp_path / "a", build=build, options={"resume": True}, **settings)
-    assert len(built) == 6, "no fold that is done runs again"
+    assert seen == [metrics["epochs"]], "no fold that is done runs again"
     assert again.history == whole.history
     for now, then in zip(again.matcher.model.get_weights(), whole.matcher.model.get_weights()):
         np.testing.assert_array_equal(now, then)
+
+
+@pytest.mark.parametrize(
+    ("patience", "accuracies", "rounds"),
+    [
+        (20, [0.9, 0.8, 0.7, 0.6], 4),
+        (20, [0.9, 0.8, 0.7, 0.7, 0.6, 0.5, 0.4], 7),
+        (3, [0.9, 0.8], 3),
+    ],
+)
+def test_folds_stop_after_three_worse_epochs_or_half_the_patience(
+    patience, accuracies, rounds, tmp_path
+):
+    seen = []
+
+    def build(name, **config):
+        model = build_tiny(name, **config)
+
+        def evaluate(*args, **more):
+            seen.append(accuracies[min(len(seen) // 3, len(accuracies) - 1)])
+            return {"loss": 0.5, "accuracy": seen[-1]}
+
+        model.evaluate = evaluate
+        return model
+
+    settings = {"splits": few_splits(), "epochs": 9, "folds": 3, "patience": patience}
+    metrics = tiny_run(tmp_path / "a", build=build, **settings).metrics
+    assert len(seen) == 3 * rounds and metrics["best_epoch"] == 1
 
 
 HYBRID = ["model.units=4", "model.blocks=1", "vectors.source=none", "vectors.dim=8"]
@@ -135,7 +194,7 @@ def test_the_share_of_a_hybrid_s_network_is_chosen_by_validation_pairs(folds, tm
     assert float(model.joint.deep_share) == pytest.approx(share)
     assert float(Matcher.load(tmp_path / "a").model.joint.deep_share) == pytest.approx(share)
     if folds:
-        found = [json.loads((tmp_path / f"a/folds/{n}/metrics.json").read_text()) for n in (1, 2)]
+        found = json.loads((tmp_path / "a/folds/chosen.json").read_text())["folds"]
         assert share == pytest.approx(np.mean([one["network_share"] for one in found]))
         strength = np.median([one["linear_strength"] for one in found])
         assert result.metrics["linear_strength"] == pytest.approx(strength)

@@ -1,4 +1,4 @@
-"""The programs of docs/training.md for several hosts: two processes of this machine train as one does."""
+"""The programs of docs/hosts.md for several hosts: two processes of this machine train as one does."""
 
 import contextlib
 import json
@@ -23,8 +23,8 @@ LOSSES = {"jax": "history.history['loss']", "tensorflow": "history"}
 
 def program() -> str:
     """The block of the page, with few pairs, a small model and no dropout; it prints its losses."""
-    page = (ROOT / "docs" / "training.md").read_text("utf-8")
-    section = page.split("## Several hosts\n")[1].split(f"### {NAMES[BACKEND]}\n")[1]
+    page = (ROOT / "docs" / "hosts.md").read_text("utf-8")
+    section = page.split(f"## {NAMES[BACKEND]}\n")[1]
     code = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)[0]
     for old, new in (
         ('load_pairs("embedded")["train"]', 'load_pairs("embedded")["train"].limit(256)'),

@@ -8,7 +8,6 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import Recipe, cross_validate, load_recipe, train, train_ensemble
 from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.training.config import TrainingConfig
-from keras_sentmatch.training.folds import choose_epochs
 from keras_sentmatch.training.training_data import made_pairs
 from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_splits
 
@@ -192,7 +191,7 @@ SIX, BARE = tiny_pairs(6, 0), PairDataset(["a", "b"], ["c", "d"])
 
 def in_folds(pairs):
     splits = {"train": pairs, "validation": pairs}
-    return lambda out: choose_epochs(train, tiny_recipe(folds=3), splits, out, False)
+    return lambda out: train(tiny_recipe(folds=3), splits, out, progress=False, build=build_tiny)
 
 
 LONELY = PairDataset.from_dict(tiny_pairs(80, 1).to_dict() | {"labels": [1] + [0] * 79})

@@ -5,6 +5,7 @@ import json
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_sentmatch.training import Recipe
 from keras_sentmatch.training._model import compile_model
@@ -196,3 +197,14 @@ def test_the_learning_rate_of_a_run_with_warm_up(tmp_path):
     result = tiny_run(tmp_path / "a", schedule="cosine_warm_up_decay", warm_up=0.34, epochs=3)
     want = [cosine_warm_up_decay(5 * i, 15, 0.02, 0.0, 0.34, False) for i in (1, 2, 3)]
     assert result.history["learning_rate"] == pytest.approx(want, rel=1e-4, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw"])
+def test_each_gradient_is_clipped_by_its_norm(name):
+    optimizer = optimizer_of(optimizer=name, clipnorm=0.5)
+    given = [scale * np.ones((2, 3), "float32") for scale in (0.0, 0.01, 0.5, 100.0)]
+    clipped = optimizer._clip_gradients([*map(ops.convert_to_tensor, given), None])
+    assert clipped.pop() is None
+    for gradient, found in zip(given, clipped):
+        want = gradient * 0.5 / max(0.5, np.linalg.norm(gradient))
+        np.testing.assert_allclose(ops.convert_to_numpy(found), want, rtol=1e-5)

@@ -1,5 +1,6 @@
 """A run that is cut off and resumed ends as one that is not."""
 
+import csv
 import json
 import shutil
 from types import SimpleNamespace
@@ -56,6 +57,9 @@ def assert_same(result, whole):
     assert without_seconds(result.metrics) == without_seconds(whole.metrics)
     csvs = [(one.folder / "history.csv").read_bytes() for one in (result, whole)]
     assert csvs[0] == csvs[1]
+    rows = list(csv.DictReader(csvs[0].decode().splitlines()))
+    for name, values in result.history.items():
+        assert [float(row[name]) for row in rows] == values
     names = [{path.name for path in one.folder.iterdir()} for one in (result, whole)]
     assert names[0] == names[1], "the checkpoints are gone"
 

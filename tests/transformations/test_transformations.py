@@ -80,6 +80,25 @@ def test_swap_ant(one, two, expected):
     assert change("SwapAnt", one, two) == changed
 
 
+def test_the_form_of_textflint():
+    form = {"form": "textflint", "lexicon": LEXICON}
+    found = transform(data(("Hot tea.", "Tea is hot.")), "SwapAnt", **form).after
+    assert [(found.sentence1, found.sentence2)] == [(("Tea is cold.",), ("Tea is hot.",))]
+    both = ("In 2014 he ran 30 km.", "He ran 45 km.")
+    for names, labels in ((NLI, [0, 1]), (("duplicate", "not_duplicate"), [0, 1])):
+        pairs = PairDataset(*zip(both, both), labels, label_names=names)
+        changed = transform(pairs, "NumWord", form="textflint").after
+        assert {names[label] for label in changed.labels} == {names[2 if names is NLI else 1]}
+        one, two = (r"(more than |less than )?.0 km\.", r"(more than |less than )?.5 km\.")
+        for a, b in zip(changed.sentence1, changed.sentence2):
+            assert re.fullmatch(f"In 2014 he ran {one}", a) and re.fullmatch(f"He ran {two}", b)
+            assert ((a == both[0]), (b == both[1])) == (
+                (False, True) if names is NLI else (True, False)
+            )
+    with pytest.raises(InputError, match="form='TextFlint' does not exist. Use own or textflint"):
+        transform(data(("a", "b")), "AddPunc", form="TextFlint")
+
+
 @pytest.mark.parametrize(
     "two, pattern",
     table("""

@@ -231,8 +231,11 @@ def test_resuming_with_more_trials(tmp_path):
     assert again.score > first.score, "so another best recipe is retrained"
     names = [row["trial"] for row in again.trials]
     assert trained(log) == [*names[:2], "best", *names[2:], "best"]
+    for name in ("trial_0/seed-0/model.keras", "best_recipe.toml"):  # killed as a trial ended
+        (out / name).write_text("")
     fake_search(out, fake, trials=30, retrain=1, resume=True)
     assert len(trained(log)) == 32, "nothing was left to do"
+    assert load_recipe("tiny", file=out / "best_recipe.toml") == again.best
     best = max(again.trials, key=lambda row: row["score"])["trial"]
     assert [path.parent.parent.name for path in out.glob("*/*/model.keras")] == [f"trial_{best}"]
     assert {path.name for path in (out / "trial_0/seed-0").iterdir()} == {

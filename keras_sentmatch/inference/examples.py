@@ -1,4 +1,4 @@
-"""The comparison of an artifact with its matcher on difficult pairs."""
+"""The comparison of an artifact, or of another engine, with a matcher on difficult pairs."""
 
 import warnings
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ class Examples:
         worst = int(differences.argmax())
         if not differences[worst] <= tolerance:
             raise InputError(
-                f"Nothing was exported. For the pair {self._pair(worst)}, the artifact returns "
+                f"For the pair {self._pair(worst)}, the artifact returns "
                 f"{got[worst]} and the matcher {self.scores[worst]}: a difference of "
                 f"{differences[worst]:.2g}, expected at most {tolerance:g}. If this is rounding, "
                 "export with a larger tolerance."
@@ -92,7 +92,7 @@ class Examples:
             chosen = str(found["label"][row])
             if chosen != label and self._is_clear(row, tolerance):
                 raise InputError(
-                    f"Nothing was exported. For the pair {self._pair(row)}, the artifact chooses "
+                    f"For the pair {self._pair(row)}, the artifact chooses "
                     f"{chosen!r} and the matcher {label!r}."
                 )
         return float(differences[worst])

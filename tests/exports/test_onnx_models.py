@@ -1,0 +1,127 @@
+"""The ONNX models that are written from Keras models: the same outputs, and bytes that end."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.applications.registry import list_models
+from keras_sentmatch.inference import onnx_file
+from keras_sentmatch.inference.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.onnx import OnnxModel
+from keras_sentmatch.inference.onnx_export import ensemble_model, model_of
+from keras_sentmatch.inference.onnx_graph import write_model
+from keras_sentmatch.inference.tracing import BATCH, LENGTH, is_dynamic, size_parts
+from tests.golden import record
+from tests.toys.matchers import make
+
+onnxruntime = pytest.importorskip("onnxruntime")
+FIRST = ["a dog runs in the park .", "", "the cat is not big , and the dogs move", "two"]
+SECOND = ["an animal moves", "no dog", "the small cat runs", "a a a"]
+HOSTS = {"feature_attention": "sfa"}
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("name", list_models())
+@pytest.mark.parametrize("options", [{}, HOSTS], ids=["plain", "sfa"])
+def test_every_model(name, options, tmp_path):
+    """One row and several, whatever the length."""
+    if options and name not in ("esim", "drcn", "re2"):
+        pytest.skip("has no feature attention, or the same")
+    matcher = make(name, **options)
+    # With weights as large as those of `make` these two are chaotic: float32 Keras differs from float64 by up to 1.
+    if name in ("infersent", "shortcut_stacked"):
+        for variable in matcher.model.trainable_variables:
+            variable.assign(variable * 0.1)
+    content, facts = model_of(matcher)
+    model = OnnxModel(content, facts, tmp_path / "model.onnx")
+    for rows, length in ((1, None), (4, None), (4, 20)):
+        arrays = matcher.encoder.encode(FIRST[:rows], SECOND[:rows], length=length)
+        want = matcher.model.predict_on_batch({n: arrays[n] for n in matcher.model.input})
+        np.testing.assert_allclose(model(arrays), want, atol=1e-5, err_msg=f"{rows} {length}")
+
+
+PRESETS = [key for key in record.read()[0]["configs"] if key not in list_models()]
+
+
+@pytest.mark.slow
+@pytest.mark.backend("torch", "tensorflow")
+@pytest.mark.parametrize("key", PRESETS)
+def test_every_preset(key):
+    entry = record.read()[0]["configs"][key]
+    model = record.make(entry["model"], entry["arguments"])
+    inputs = record.inputs_of(model, entry["arguments"].get("backbone", ""))
+    width = max(x.shape[1] for x in inputs.values())
+    inputs = {
+        name: np.pad(x, [(0, 0), (0, width - x.shape[1])] + [(0, 0)] * (x.ndim - 2))
+        for name, x in inputs.items()
+    }
+    content, _ = write_model(lambda arrays: {"y": model(arrays)}, model.input, ["y"], {})
+    onnx_file.check_model(content, onnx_file.MADE)  # what a run folder may hold
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_inputs()]
+    (found,) = session.run(None, {name: inputs[name] for name in names})
+    np.testing.assert_allclose(found, record.run(model, inputs), atol=1e-5)
+
+
+ACTIVATIONS = (
+    "elu", "leaky_relu", "hard_sigmoid", "selu", "log_sigmoid", "relu6", "softsign", "hard_silu",
+    "softplus", "silu", "gelu", "tanh",
+)  # fmt: skip
+
+
+def test_activations_and_reductions():
+    def made(arrays):
+        x = arrays["x"]
+        found = {name: getattr(keras.ops, name)(x) for name in ACTIVATIONS}
+        return found | {
+            "prod": keras.ops.prod(x, axis=-1),
+            "logsumexp": keras.ops.logsumexp(x, axis=-1, keepdims=True),
+        }
+
+    x = np.linspace(-7, 7, 30, dtype="float32").reshape(2, 5, 3)
+    names = [*ACTIVATIONS, "prod", "logsumexp"]
+    content, _ = write_model(made, {"x": keras.KerasTensor((None, None, 3))}, names, {})
+    onnx_file.check_model(content, onnx_file.MADE)
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    want = made({"x": keras.ops.convert_to_tensor(x)})
+    for name, found in zip(names, session.run(names, {"x": x})):
+        here = keras.ops.convert_to_numpy(want[name])
+        np.testing.assert_allclose(found, here, atol=1e-5, rtol=1e-5, err_msg=name)
+
+
+def test_the_mean_of_members_and_their_temperatures(tmp_path):
+    members = [make("decatt"), make("re2")]
+    ensemble = EnsembleMatcher(members, temperature=1.5)
+    for member, temperature in zip(members, (0.5, 2.0)):
+        member.temperature = temperature
+    try:
+        model = OnnxModel(*ensemble_model(ensemble)[:2], tmp_path / "model.onnx")
+        arrays = members[0].encoder.encode(FIRST, SECOND)
+        want = ensemble.predict_proba(FIRST, SECOND)
+    finally:
+        for member in members:
+            member.temperature = 1.0
+    np.testing.assert_allclose(model(arrays), want, atol=1e-6)
+
+
+def test_sizes():
+    assert size_parts(6 * BATCH * LENGTH) == (6, 1, 1, 0)
+    assert size_parts(LENGTH - 1) == (1, 0, 1, -1)
+    assert not any(map(is_dynamic, (1, 300, 30_522, 400_000, LENGTH + 100)))
+    assert all(map(is_dynamic, (LENGTH, BATCH, 2 * BATCH, LENGTH + 2)))
+
+
+@pytest.mark.parametrize("end", [1, 9, 200, -1])
+def test_a_model_that_is_cut_off(end):
+    content, _ = model_of(make("decatt"))
+    with pytest.raises(ValueError, match="cut off|no graph|not an ONNX"):
+        onnx_file.check_model(content[:end], onnx_file.MADE)
+
+
+def test_it_is_valid():
+    onnx = pytest.importorskip("onnx")
+    for name in ("re2", "rlstm"):
+        onnx.checker.check_model(onnx.load_from_string(model_of(make(name))[0]), full_check=True)
+    graph = onnx.load_from_string(model_of(make("re2"))[0]).graph
+    kinds = {node.op_type for node in graph.node}
+    assert "Split" in kinds and not kinds & {"Reshape", "Shape"}  # only stacked, not measured
