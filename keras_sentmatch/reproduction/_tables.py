@@ -314,8 +314,9 @@ def caption_of(
         lines.append(f"At most {settings.limit:,} pairs of each part.")
     if settings.epochs is not None:
         lines.append(f"Epochs: at most {settings.epochs}.")
-    names = {key: Path(name).name for key, name in settings.backbones.items()}
-    if names and any(row.backbone for row in artefact.built):
+    needed = dict.fromkeys(row.backbone for row in artefact.built)
+    names = {key: Path(path).name for key, path in settings.backbones.items() if key in needed}
+    if names:
         lines.append(
             "Pretrained network: " + ", ".join(f"{v} for {k}" for k, v in names.items()) + "."
         )

@@ -156,7 +156,7 @@ class EpochLines(keras.callbacks.Callback):
         seconds = time.perf_counter() - self.start
         head = f"epoch {epoch + 1}/{self.params['epochs']}  {seconds:.1f}s"
         self._say("  ".join([head, *values]) + mark)
-        if not self.estimated:
+        if not self.estimated and epoch + 1 < self.params["epochs"]:
             self._estimate()
 
     def _estimate(self) -> None:
@@ -166,7 +166,9 @@ class EpochLines(keras.callbacks.Callback):
         step = float(np.median(measured))  # a step that is compiled first takes longer
         remaining = (steps + self.later_steps) * epochs - len(measured)
         each, most = step * steps, sum(measured) + step * remaining
-        line = f"about {_time(each)} per epoch, at most {_time(most)} for {epochs} epochs"
+        line = f"about {_time(each)} per epoch"
+        if epochs > 1:
+            line += f", at most {_time(most)} for {epochs} epochs"
         if most >= MINUTE:
             line += "; quicker: fewer --epochs, fewer pairs (--limit), or the model bag_of_words"
         self._say(line)

@@ -20,13 +20,18 @@ SECOND = ["an animal moves", "no dog", "the small cat runs", "a a a"]
 HOSTS = {"feature_attention": "sfa"}
 
 
-@pytest.mark.each_backend
-@pytest.mark.parametrize("name", list_models())
-@pytest.mark.parametrize("options", [{}, HOSTS], ids=["plain", "sfa"])
+# The other backends show that tracing works there.
+EVERYWHERE = ("din", "drr_net", "esim", "hybrid")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [pytest.param(n, {}, id=n, marks=pytest.mark.each_backend) for n in EVERYWHERE]
+    + [pytest.param(n, {}, id=n) for n in list_models() if n not in EVERYWHERE]
+    + [pytest.param(n, HOSTS, id=f"{n}-sfa") for n in ("esim", "drcn", "re2")],
+)
 def test_every_model(name, options, tmp_path):
     """One row and several, whatever the length."""
-    if options and name not in ("esim", "drcn", "re2"):
-        pytest.skip("has no feature attention, or the same")
     matcher = make(name, **options)
     # With weights as large as those of `make` these two are chaotic: float32 Keras differs from float64 by up to 1.
     if name in ("infersent", "shortcut_stacked"):
@@ -44,7 +49,6 @@ PRESETS = [key for key in record.read()[0]["configs"] if key not in list_models(
 
 
 @pytest.mark.slow
-@pytest.mark.backend("torch", "tensorflow")
 @pytest.mark.parametrize("key", PRESETS)
 def test_every_preset(key):
     entry = record.read()[0]["configs"][key]
