@@ -432,10 +432,11 @@ def mining() -> Block:
         cells += count(row, "peak_mib")
         lines.append([sentences, name, row["candidates"], *cells])
         for share, x in recall.items():
-            place = panels.setdefault(f"{sentences} sentences", {}).setdefault(share, {})
+            panel = panels.setdefault(f"{sentences} sentences", {})
+            place = panel.setdefault(f"precision {share}", {})
             place[name] = (x, 0.0)
     head = f"sentences,method,candidates,{','.join(at)},processor s,peak MiB"
-    return table(head, lines, 2), dots("recall, percent, at a precision", panels)
+    return table(head, lines, 2), dots("recall, percent", panels)
 
 
 def ranking() -> Block:

@@ -221,11 +221,12 @@ def _layout(artefact: Artefact, cells: Cells) -> list[str]:
     """Return the table in the paper's layout: for each column the paper's figure and ours."""
     names = [column.name for column in artefact.columns]
     heads = [head for name in names for head in (f"{name}, paper", "here")]
+    forms = {column.name: _form(artefact, place) for place, column in enumerate(artefact.columns)}
     label = artefact.vary.label or artefact.vary.setting if artefact.vary else ""
     rows: dict[tuple[str, Any], list[str]] = {}
     for one in cells:
         key = one["row"], one.get("value")
-        paper = "" if one["paper"] is None else f"{one['paper']:g}"
+        paper = "" if one["paper"] is None else format(one["paper"], forms[one["column"]])
         rows.setdefault(key, []).extend([paper, _here(artefact, one)])
     return markdown_table(
         ["", *([label] if label else []), *heads],
@@ -234,6 +235,15 @@ def _layout(artefact: Artefact, cells: Cells) -> list[str]:
             for (name, value), figures in rows.items()
         ],
     )
+
+
+def _form(artefact: Artefact, place: int) -> str:
+    """Return how the paper's figures of a column are written: all accuracies with the same decimals."""
+    if artefact.columns[place].metric in ("parameters", "milliseconds"):
+        return "g"
+    printed = [f"{row.paper[place]:g}" for row in artefact.rows if row.paper]
+    decimals = max((len(text.partition(".")[2]) for text in printed), default=0)
+    return f",.{decimals}f"
 
 
 def _plain(value: Any) -> str:

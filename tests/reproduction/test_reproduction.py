@@ -84,6 +84,8 @@ def test_the_table_has_the_papers_figures_next_to_ours(made):
     assert found["runs"] == {"done": 4, "failed": {}}  # two settings, two seeds
     for name in ("table.md", "table.csv", "figure.png"):
         assert (folder / "out" / name).stat().st_size > 100
+    table = (folder / "out" / "table.md").read_text("utf-8")
+    assert "| 81.0 |" in table and "| 4.4 |" in table  # as many decimals as others of the column
     assert "20 train, 20 validation, 20 test pairs" in found["caption"]
     assert "perhaps the same model: ESIM and ESIM again." in found["caption"]
 
@@ -193,7 +195,7 @@ PAIRS = 'pairs = [["A dog runs 1", "The dog is here 1", "neutral", "the paper sa
         (
             'kind = "data"\ncolumns = [{name = "#Train", part = "train", metric = "pairs"}]\n'
             'rows = [{name = "SICK", data = "sick", paper = [4439]}]\n',
-            "| SICK | 4439 | 12 |",
+            "| SICK | 4,439 | 12 |",
         ),
     ],
 )
