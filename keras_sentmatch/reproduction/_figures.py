@@ -39,10 +39,13 @@ def draw(artefact: Artefact, cells: Cells, results: Results, out: Path) -> Path 
 
 def _bars(artefact: Artefact, cells: Cells) -> Any:
     """A group of bars for each column; a line on a bar is the paper's figure."""
+    from matplotlib import colormaps
+
     rows = [row.name for row in artefact.built]
     columns = [column.name for column in artefact.columns]
     figure = empty_figure(1.5 + 0.5 * len(rows) * len(columns), 4.2)
     axis = figure.subplots()
+    axis.set_prop_cycle(color=colormaps["tab10" if len(rows) <= 10 else "tab20"].colors)
     shown = {(one["row"], one["column"]): one for one in cells}
     values = [one["mean"] for one in cells if one.get("mean") is not None]
     width = 0.8 / len(rows)
@@ -61,8 +64,10 @@ def _bars(artefact: Artefact, cells: Cells) -> Any:
         margin = max(0.25 * (max(values) - min(values)), 1e-3)
         axis.set_ylim(min(values) - margin, max(values) + margin)
     axis.set_xticks(range(len(columns)), columns)
-    axis.legend(fontsize="small", ncols=2)
-    axis.set_xlabel("black lines: the paper's figures")
+    axis.set_ylabel(_metrics(artefact))
+    axis.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
+    if any(one["paper"] is not None for one in cells):
+        axis.set_xlabel("black lines: the paper's figures")
     return figure
 
 
@@ -91,9 +96,17 @@ def _lines(artefact: Artefact, cells: Cells) -> Any:
             axis.errorbar(places, heights, yerr=errors, marker="o", capsize=3, label=label)
     axis.set_xticks(places, [str(name) for name in names])
     axis.set_xlabel(artefact.vary.label or artefact.vary.setting if artefact.vary else "")
+    axis.set_ylabel(_metrics(artefact))
     axis.grid(color="lightgray", linewidth=0.5)
     axis.legend(fontsize="small")
     return figure
+
+
+def _metrics(artefact: Artefact) -> str:
+    """Return what the columns measure; of categories and after changes, it is accuracy."""
+    metrics = [column.metric for column in artefact.columns]
+    changed = ("category:", "change:")
+    return ", ".join(dict.fromkeys("accuracy" if m.startswith(changed) else m for m in metrics))
 
 
 def _short(value: Any) -> str:

@@ -24,6 +24,10 @@ from keras_sentmatch.safety import check_depth, read_bytes
 from keras_sentmatch.training.config import did_you_mean
 
 KINDS = ("metrics", "data", "examples", "maps", "history")
+METRICS = tuple(
+    "accuracy macro_f1 nll ece map mrr pearson spearman mse parameters milliseconds mean sd "
+    "loss pairs classes".split()
+)
 FIGURES = ("", "bars", "lines", "points", "curves", "maps")
 T = TypeVar("T")
 
@@ -272,6 +276,7 @@ def _artefact(name: str, content: dict[str, Any]) -> Artefact:
         ("figure", found.figure, FIGURES),
         ("summary", found.summary, ("mean", "best")),
         *(("against", row.against, ("", *known)) for row in found.rows),
+        *(("metric", one.metric, METRICS) for one in found.columns if ":" not in one.metric),
     ):
         if value not in allowed:
             raise InputError(

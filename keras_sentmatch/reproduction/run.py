@@ -210,7 +210,7 @@ def measure(
     found: dict[str, float] = {}
     reports: dict[tuple[str, str], dict[str, Any]] = {}
     for column in columns:
-        kind, _, name = column.metric.partition(":")
+        kind = column.metric.partition(":")[0]
         pairs = parts[column.data].pairs.get(column.part) if column.data in parts else None
         if kind in ("mean", "sd"):
             continue  # of other columns
@@ -231,12 +231,12 @@ def measure(
         else:
             here = metrics.get(column.part) if column.data == trained_on else None
             figures = here or matcher.evaluate(pairs)
-            if kind not in figures:
+            if column.metric not in figures:
                 raise InputError(
-                    f"{column.name}: there is no metric {kind!r} on {column.data}. Expected one of "
-                    f"{', '.join(figures)}."
+                    f"{column.name}: there is no metric {column.metric!r} on {column.data}. Expected "
+                    f"one of {', '.join(figures)}."
                 )
-            found[column.name] = float(figures[kind])
+            found[column.name] = float(figures[column.metric])
     return found
 
 

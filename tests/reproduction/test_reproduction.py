@@ -126,6 +126,7 @@ def test_a_run_that_fails_is_noted_and_the_others_go_on(data, tmp_path):
         (("title", "tittle"), "unknown key 'tittle'. Did you mean title"),
         (("[81,", "["), "the row '+ FA' has 4 figures of the paper for 5 columns"),
         (("seeds = 2", 'kind = "metric"'), "kind is 'metric'. Did you mean metrics"),
+        (('metric = "parameters"', 'metric = "f1"'), "metric is 'f1'.*Expected one of 'accuracy'"),
         (('place = "Table 1"', ""), "has no place"),
         (("seeds = 2", "seeds ="), "not valid TOML"),
     ],
