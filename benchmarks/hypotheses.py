@@ -33,12 +33,12 @@ CONNECTED.append("training.batch_size=32")
 FA, SFA = "model.feature_attention=fa", "model.feature_attention=sfa"
 CONFIG = "model.feature_attention_config"
 BLOCKS: dict[str, list[str]] = {
-    "none": [],
-    "fa": [FA],
-    "sfa": [SFA],
-    "sfa, residual": [SFA, f"{CONFIG}={{residual=true}}"],
-    "sfa, softmax of the logits": [SFA, f"{CONFIG}={{pre_sigmoid=true}}"],
-    "sfa, no selection": [SFA, f"{CONFIG}={{selection=false}}"],
+    "none": [WORDS],
+    "fa": [FA, WORDS],
+    "sfa": [SFA, WORDS],
+    "sfa, residual": [SFA, WORDS, f"{CONFIG}={{residual=true}}"],
+    "sfa, softmax of the logits": [SFA, WORDS, f"{CONFIG}={{pre_sigmoid=true}}"],
+    "sfa, no selection": [SFA, WORDS, f"{CONFIG}={{selection=false}}"],
 }
 
 

@@ -503,13 +503,19 @@ def mechanisms() -> Block:
         for row in rows("hypotheses")
     ]
     head = "mechanism,data,with,compared with,difference,95% interval,verdict"
-    return (table(head, lines, 4) if lines else ["No row is recorded yet."]), None
+    return table(head, lines, 4), None
+
+
+def probes() -> Block:
+    names = ("model", "mechanism", "measure", "value", "verdict")
+    lines = [[row[name] for name in names] for row in rows("probes")]
+    return table(",".join(names), lines, 3), None
 
 
 BLOCKS = (
     which_model, defaults, few_pairs, papers_models, public_codes, small_matchers, similarity,
     speed, gpu, robustness, calibration, mining, ranking, imperfect, damaged_files, serving,
-    rereading, mechanisms,
+    rereading, mechanisms, probes,
 )  # fmt: skip
 
 

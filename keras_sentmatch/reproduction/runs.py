@@ -150,10 +150,7 @@ class RunTable:
                 if None in row or None in row.values():
                     continue  # cut by a kill
                 key = tuple(row[name] for name in KEY)
-                if row["status"] == "done":
-                    self.done[key] = json.loads(row["figures"])
-                else:
-                    self.failed[key] = row["error"]
+                self._note(key, {**row, "figures": json.loads(row["figures"])})
 
     def add(self, key: tuple[str, ...], **values: Any) -> None:
         new = not self.path.is_file()
@@ -166,6 +163,11 @@ class RunTable:
         writer.writerows([*([FIELDS] if new else []), [cells[name] for name in FIELDS]])
         with self.path.open("a", encoding="utf-8", newline="") as file:
             file.write(text.getvalue())
+        self._note(key, values)
+
+    def _note(self, key: tuple[str, ...], values: Mapping[str, Any]) -> None:
+        """What failed before may be done now."""
+        self.failed.pop(key, None)
         if values["status"] == "done":
             self.done[key] = values["figures"]
         else:

@@ -118,6 +118,15 @@ def test_a_run_that_fails_is_noted_and_the_others_go_on(data, tmp_path):
     assert cells(found)["Wrong"]["note"] == "failed" and len(found["runs"]["failed"]) == 1
     assert cells(found)["ESIM"]["mean"] is not None
     assert "At most 8 pairs" in found["caption"]
+    runs = tmp_path / "out" / "runs.csv"  # as after a mend: what failed is done by another line
+    rows = list(csv.DictReader(runs.open(encoding="utf-8", newline="")))
+    failed = next(row for row in rows if row["status"] == "failed")
+    done = next(row for row in rows if row["status"] == "done")
+    with runs.open("a", encoding="utf-8", newline="") as lines:
+        row = failed | {name: done[name] for name in ("status", "figures", "error")}
+        csv.DictWriter(lines, list(row)).writerow(row)
+    found = reproduce(file, data, tmp_path / "out", limit=8, **given)
+    assert found["runs"] == {"done": 3, "failed": {}}
 
 
 @pytest.mark.parametrize(
