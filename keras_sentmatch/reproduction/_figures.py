@@ -39,13 +39,11 @@ def draw(artefact: Artefact, cells: Cells, results: Results, out: Path) -> Path 
 
 def _bars(artefact: Artefact, cells: Cells) -> Any:
     """A group of bars for each column; a line on a bar is the paper's figure."""
-    from matplotlib import colormaps
-
     rows = [row.name for row in artefact.built]
     columns = [column.name for column in artefact.columns]
     figure = empty_figure(1.5 + 0.5 * len(rows) * len(columns), 4.2)
     axis = figure.subplots()
-    axis.set_prop_cycle(color=colormaps["tab10" if len(rows) <= 10 else "tab20"].colors)
+    _set_colors(axis, len(rows))
     shown = {(one["row"], one["column"]): one for one in cells}
     values = [one["mean"] for one in cells if one.get("mean") is not None]
     width = 0.8 / len(rows)
@@ -72,14 +70,23 @@ def _bars(artefact: Artefact, cells: Cells) -> Any:
 
 
 def _lines(artefact: Artefact, cells: Cells) -> Any:
-    """A line over the values of `vary` for each row and column."""
-    figure = empty_figure(6.4, 4.2)
-    axis = figure.subplots()
+    """A line over the values of `vary` for each row and column; of many rows, a panel for each model."""
+    models = list(dict.fromkeys(row.model for row in artefact.built))
+    groups = [models] if len(artefact.built) <= 10 else [[model] for model in models]
+    figure = empty_figure(6.4 if len(groups) == 1 else 7.2 * len(groups), 4.2)
+    for axis, group in zip(figure.subplots(1, len(groups), squeeze=False, sharey=True)[0], groups):
+        _draw_lines(axis, artefact, cells, group)
+    return figure
+
+
+def _draw_lines(axis: Any, artefact: Artefact, cells: Cells, models: Sequence[str]) -> None:
     values = artefact.vary.values if artefact.vary else ()
     names = [value if isinstance(value, int | float) else _short(value) for value in values]
     numeric = all(isinstance(name, int | float) for name in names)
     places = names if numeric else list(range(len(names)))
-    for row in artefact.built:
+    rows = [row for row in artefact.built if row.model in models]
+    _set_colors(axis, len(rows) * len(artefact.columns))
+    for row in rows:
         for column in artefact.columns:
             found = [c for c in cells if (c["row"], c["column"]) == (row.name, column.name)]
             found *= 1 if row.vary else len(places)  # a level line
@@ -98,8 +105,16 @@ def _lines(artefact: Artefact, cells: Cells) -> Any:
     axis.set_xlabel(artefact.vary.label or artefact.vary.setting if artefact.vary else "")
     axis.set_ylabel(_metrics(artefact))
     axis.grid(color="lightgray", linewidth=0.5)
-    axis.legend(fontsize="small")
-    return figure
+    many = len(axis.get_lines()) > 5
+    axis.legend(
+        fontsize="small", **({"loc": "upper left", "bbox_to_anchor": (1, 1)} if many else {})
+    )
+
+
+def _set_colors(axis: Any, count: int) -> None:
+    from matplotlib import colormaps
+
+    axis.set_prop_cycle(color=colormaps["tab10" if count <= 10 else "tab20"].colors)
 
 
 def _metrics(artefact: Artefact) -> str:
