@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.display.figures import empty_figure, save_png
-from keras_sentmatch.reproduction.artefact import Artefact
+from keras_sentmatch.reproduction.artefact import Artefact, Column
 
 Cells = Sequence[Mapping[str, Any]]
 Results = Mapping[tuple[str, Any], Sequence[Mapping[str, Any]]]
@@ -62,7 +62,7 @@ def _bars(artefact: Artefact, cells: Cells) -> Any:
         margin = max(0.25 * (max(values) - min(values)), 1e-3)
         axis.set_ylim(min(values) - margin, max(values) + margin)
     axis.set_xticks(range(len(columns)), columns)
-    axis.set_ylabel(_metrics(artefact))
+    axis.set_ylabel(_units(artefact))
     axis.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
     if any(one["paper"] is not None for one in cells):
         axis.set_xlabel("black lines: the paper's figures")
@@ -70,12 +70,21 @@ def _bars(artefact: Artefact, cells: Cells) -> Any:
 
 
 def _lines(artefact: Artefact, cells: Cells) -> Any:
-    """A line over the values of `vary` for each row and column; of many rows, a panel for each model."""
+    """A line over the values of `vary` for each row and column.
+
+    Columns of another unit have panels of their own; if there are many rows, so has each model.
+    """
     models = list(dict.fromkeys(row.model for row in artefact.built))
     groups = [models] if len(artefact.built) <= 10 else [[model] for model in models]
-    figure = empty_figure(6.4 if len(groups) == 1 else 7.2 * len(groups), 4.2)
-    for axis, group in zip(figure.subplots(1, len(groups), squeeze=False, sharey=True)[0], groups):
-        _draw_lines(axis, artefact, cells, group)
+    units: dict[str, list[Column]] = {}
+    for column in artefact.columns:
+        units.setdefault(_unit(column), []).append(column)
+    width = 6.4 if len(groups) == 1 else 7.2 * len(groups)
+    figure = empty_figure(width, 4.2 * len(units))
+    panels = figure.subplots(len(units), len(groups), squeeze=False, sharey="row")
+    for line, columns in zip(panels, units.values()):
+        for axis, group in zip(line, groups):
+            _draw_lines(axis, replace(artefact, columns=tuple(columns)), cells, group)
     return figure
 
 
@@ -103,7 +112,7 @@ def _draw_lines(axis: Any, artefact: Artefact, cells: Cells, models: Sequence[st
             axis.errorbar(places, heights, yerr=errors, marker="o", capsize=3, label=label)
     axis.set_xticks(places, [str(name) for name in names])
     axis.set_xlabel(artefact.vary.label or artefact.vary.setting if artefact.vary else "")
-    axis.set_ylabel(_metrics(artefact))
+    axis.set_ylabel(_units(artefact))
     axis.grid(color="lightgray", linewidth=0.5)
     many = len(axis.get_lines()) > 5
     axis.legend(
@@ -117,11 +126,16 @@ def _set_colors(axis: Any, count: int) -> None:
     axis.set_prop_cycle(color=colormaps["tab10" if count <= 10 else "tab20"].colors)
 
 
-def _metrics(artefact: Artefact) -> str:
-    """Return what the columns measure; of categories and after changes, it is accuracy."""
-    metrics = [column.metric for column in artefact.columns]
-    changed = ("category:", "change:")
-    return ", ".join(dict.fromkeys("accuracy" if m.startswith(changed) else m for m in metrics))
+def _units(artefact: Artefact) -> str:
+    return ", ".join(dict.fromkeys(map(_unit, artefact.columns)))
+
+
+def _unit(column: Column) -> str:
+    """Return what a column measures; of categories and after changes, it is accuracy."""
+    if column.metric in ("parameters", "milliseconds"):
+        return column.name
+    changed = column.metric.startswith(("category:", "change:"))
+    return "accuracy" if changed else column.metric
 
 
 def _short(value: Any) -> str:
