@@ -79,7 +79,8 @@ def _lines(artefact: Artefact, cells: Cells) -> Any:
     units: dict[str, list[Column]] = {}
     for column in artefact.columns:
         units.setdefault(_unit(column), []).append(column)
-    width = 6.4 if len(groups) == 1 else 7.2 * len(groups)
+    alone = 6.4 if len(artefact.built) <= 5 else 9.6  # with a legend next to the lines
+    width = alone if len(groups) == 1 else 7.2 * len(groups)
     figure = empty_figure(width, 4.2 * len(units))
     panels = figure.subplots(len(units), len(groups), squeeze=False, sharey="row")
     for line, columns in zip(panels, units.values()):
@@ -123,7 +124,8 @@ def _draw_lines(axis: Any, artefact: Artefact, cells: Cells, models: Sequence[st
 def _set_colors(axis: Any, count: int) -> None:
     from matplotlib import colormaps
 
-    axis.set_prop_cycle(color=colormaps["tab10" if count <= 10 else "tab20"].colors)
+    colors = colormaps["tab10" if count <= 10 else "tab20"]
+    axis.set_prop_cycle(color=list(colors(np.arange(colors.N))))
 
 
 def _units(artefact: Artefact) -> str:
