@@ -347,5 +347,5 @@ def caption_of(
     if artefact.note:
         lines.append(artefact.note)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    lines.append(f"Backend {keras.config.backend()}, {cores} cores.")
+    lines.append(f"Backend {keras.config.backend()}, {cores} core{'' if cores == 1 else 's'}.")
     return cell(" ".join(lines))

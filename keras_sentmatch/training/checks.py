@@ -1,7 +1,8 @@
 """Refuse pairs and settings that cannot be trained with, before anything slow happens."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.training_data import Splits
 
 TYPES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
+LISTS: tuple[Any, ...] = (Sequence[int], Sequence[int] | None)
 
 
 def check_recipe(recipe: Recipe, splits: Splits, own_model: bool = False) -> None:
@@ -100,6 +102,10 @@ def check_model(recipe: Recipe) -> None:
         wanted = parameters[name].annotation if name in parameters else None
         if wanted in TYPES and type(value) not in (wanted, int if wanted is float else wanted):
             raise InputError(f"model.{name} is {value!r}; expected {TYPES[wanted]}.")
+        if wanted in LISTS and {*map(type, value if isinstance(value, list | tuple) else "_")} - {
+            int
+        }:
+            raise InputError(f"model.{name} is {value!r}; expected a list of integers.")
     for key in ("folds", "init", "teacher") if cls.fit_trains == "nothing" else ():
         if (value := getattr(recipe.training, key)) not in (0, "none", "auto", ()):
             raise InputError(

@@ -105,18 +105,21 @@ def test_settings_that_change_nothing(setting, tmp_path):
         train(recipe, tiny_splits(), tmp_path / "a", progress=False)
 
 
-MODELS = {  # arguments of re2
+MODELS = {  # arguments of re2, or of another model
     "units='fifty'": "model.units is 'fifty'; expected an integer",
     "dropout='x'": "model.dropout is 'x'; expected a number",
     "trainable_embedding=1": "model.trainable_embedding is 1; expected true or false",
     "alignment=3": "model.alignment is 3; expected a string",
     "unitz=50": "no argument 'unitz'.*Did you mean units",
+    "shortcut_stacked units=30": "model.units is 30; expected a list of integers",
+    "drcn autoencoder_after=[1.5]": "autoencoder_after is .1.5.; expected a list of integers",
 }
 
 
 @pytest.mark.parametrize("setting", MODELS)
 def test_arguments_of_a_model(setting, tmp_path):
-    recipe = load_recipe("re2", overrides=[f"model.{setting}"])
+    *other, override = setting.split()
+    recipe = load_recipe(*other or ["re2"], overrides=[f"model.{override}"])
     with pytest.raises(InputError, match=MODELS[setting]):
         train(recipe, tiny_splits(), tmp_path / "a", progress=False)
     assert not (tmp_path / "a").exists()
