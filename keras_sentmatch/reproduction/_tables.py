@@ -258,7 +258,8 @@ def _here(artefact: Artefact, one: Mapping[str, Any]) -> str:
         return f"{one['mean']:,}"
     places = 2 if one["mean"] >= 1.5 else 3
     text = f"{one['mean']:.{places}f}"
-    if one.get("sd") is not None:
+    metric = next(c.metric for c in artefact.columns if c.name == one["column"])
+    if one.get("sd") is not None and metric != "parameters":
         text += f" ± {one['sd']:.{places}f}"
         if artefact.summary == "best":
             text = f"{one['best']:.{places}f} (mean {text})"
