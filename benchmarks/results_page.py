@@ -593,7 +593,7 @@ def artefacts_of(paper: str) -> str:
             here = f"[made](#{anchor_of(name)})"
         elif name in tried:
             row = tried[name]
-            here = f"tried: {row['trainings']} trainings, {row['failed']} failed ({row['options']})"
+            here = f"tried ({row['options']}; trainings: {row['trainings']}, failed: {row['failed']})"
         else:
             here = "not run"
         cells = [f"`{name}`", f"{one.place}: {one.title}", ", ".join(one.data_names), here]

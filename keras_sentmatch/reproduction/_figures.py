@@ -45,7 +45,12 @@ def _bars(artefact: Artefact, cells: Cells) -> Any:
     axis = figure.subplots()
     _set_colors(axis, len(rows))
     shown = {(one["row"], one["column"]): one for one in cells}
-    values = [one["mean"] for one in cells if one.get("mean") is not None]
+    values = [
+        one["mean"] + side * (one.get("sd") or 0)
+        for one in cells
+        if one.get("mean") is not None
+        for side in (-1, 1)
+    ]
     width = 0.8 / len(rows)
     for number, row in enumerate(rows):
         found = [shown[row, column] for column in columns]
@@ -59,7 +64,7 @@ def _bars(artefact: Artefact, cells: Cells) -> Any:
                 axis.plot([place - width / 2, place + width / 2], [one["paper"]] * 2, color="black")
                 values.append(one["paper"])
     if values:
-        margin = max(0.25 * (max(values) - min(values)), 1e-3)
+        margin = max(0.1 * (max(values) - min(values)), 1e-3)
         axis.set_ylim(min(values) - margin, max(values) + margin)
     axis.set_xticks(range(len(columns)), columns)
     axis.set_ylabel(_units(artefact))
