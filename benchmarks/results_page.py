@@ -507,9 +507,12 @@ def mechanisms() -> Block:
 
 
 def probes() -> Block:
-    names = ("model", "mechanism", "measure", "value", "verdict")
-    lines = [[row[name] for name in names] for row in rows("probes")]
-    return table(",".join(names), lines, 3), None
+    lines = []
+    for (model, _), found in grouped(rows("probes"), "model", "mechanism").items():
+        idle = "; ".join(row["measure"] for row in found if row["verdict"] != "acts")
+        shares = found[-1]["value"], found[0]["accuracy"], found[0]["accuracy_without"]
+        lines.append([model, found[0]["layer"], idle, *(f"{100 * float(x):.1f}" for x in shares)])
+    return table("model,layer,acts weakly or not,answers changed,accuracy,without", lines, 3), None
 
 
 BLOCKS = (
@@ -583,19 +586,15 @@ def check_places(texts: Iterable[str]) -> None:
 def artefacts_of(paper: str) -> str:
     """Return a line for each artefact: what it shows, the data it needs, and what was made of it here."""
     with (MADE / "tried.csv").open(encoding="utf-8", newline="") as file:
-        tried = {row["artefact"]: row for row in csv.DictReader(file)}
+        tried = {row["artefact"] for row in csv.DictReader(file)}
     lines = ["| artefact | shows | data | here |", "|---|---|---|---|"]
     for name in list_artefacts():
         if name.partition("/")[0] != paper:
             continue
         one = load_artefact(name)
+        here = "tried" if name in tried else "not run"
         if (MADE / name / "table.md").is_file():
             here = f"[made](#{anchor_of(name)})"
-        elif name in tried:
-            row = tried[name]
-            here = f"tried ({row['options']}; trainings: {row['trainings']}, failed: {row['failed']})"
-        else:
-            here = "not run"
         cells = [f"`{name}`", f"{one.place}: {one.title}", ", ".join(one.data_names), here]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -613,8 +612,10 @@ def made_of(name: str) -> str:
     picture = f"papers-{name.replace('/', '-').replace('_', '-')}.png"
     if (DOCS / "images" / picture).is_file():
         found.append(f"![{load_artefact(name).title}](../images/{picture})")
-    _, _, text = (MADE / name / "table.md").read_text("utf-8").partition("\n")
-    found.append(text.strip())
+    _, *text = (MADE / name / "table.md").read_text("utf-8").splitlines()
+    if load_artefact(name).kind == "maps":  # the picture says it all
+        text = [line for line in text if not line.startswith("|")]
+    found.append("\n".join(text).strip())
     return "\n\n".join(found)
 
 

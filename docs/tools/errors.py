@@ -19,7 +19,6 @@ from keras_sentmatch.errors import InputError  # noqa: E402
 from keras_sentmatch.training import Recipe, load_recipe  # noqa: E402
 from tests.data import test_dataset, test_readers  # noqa: E402
 from tests.inference import test_messages as inference  # noqa: E402
-from tests.metrics import test_messages as metrics  # noqa: E402
 from tests.training import test_messages as training  # noqa: E402
 from tests.vectors import test_files as vectors  # noqa: E402
 
@@ -82,18 +81,12 @@ def predicting(folder: Path) -> Iterator[Callable[[], Any]]:
         yield lambda call=call: call(many)
 
 
-def measuring(folder: Path) -> Iterator[Callable[[], Any]]:
-    for call, _ in metrics.MESSAGES:
-        yield call
-
-
 SECTIONS = {
     "Reading pairs": reading,
     "Pairs in memory": making,
     "Word vectors": word_vectors,
     "Recipes and settings": recipes,
     "Predicting, ranking, evaluating": predicting,
-    "Metrics and calibration": measuring,
 }
 
 
