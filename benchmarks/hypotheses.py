@@ -5,9 +5,8 @@
     python benchmarks/hypotheses.py --data data --question dabert --limit 1000 --backbone FOLDER
 
 A question is a model, a data set, the settings of the base, and the settings that vary. A setting that begins with the
-name of a model is of this model. Finished trainings lie under
-`--out`, and the same command goes on with those that are missing. When a question is complete, its rows are added to
-`results/hypotheses.csv`: difference from the base, 95% interval over pairs and seeds, and the verdict.
+name of a model is of this model. Finished trainings lie under `--out`, and the same command goes on with those that are
+missing. A complete question adds rows to `results/hypotheses.csv`: difference from the base, 95% interval, verdict.
 """
 
 import argparse
