@@ -15,9 +15,9 @@ from tests.cross_backend import ROOT
 
 
 def collected() -> list[Case]:
-    """The `CASES` of the tests of applications, which hold the layers, and of the harness itself."""
-    files = sorted(ROOT.glob("tests/applications/test_*.py"))
-    names = [".".join(f.relative_to(ROOT).with_suffix("").parts) for f in files]
+    """The `CASES` of the tests of layers and applications, and of the harness itself."""
+    files = [*ROOT.glob("tests/layers/test_*.py"), *ROOT.glob("tests/applications/test_*.py")]
+    names = [".".join(f.relative_to(ROOT).with_suffix("").parts) for f in sorted(files)]
     modules = [importlib.import_module(n) for n in ["tests.test_harness", *names]]
     return [case for m in modules for case in getattr(m, "CASES", [])]
 
