@@ -36,6 +36,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 pytest.register_assert_rewrite("tests.case", "tests.harness", "tests.cross_backend")
 
+# The checks of models on JAX: what tracing and compiling change. PyTorch runs all of them.
+ON_JAX = ("check_fit", "check_oracle")
 # Without these, the tests that need them are skipped.
 OPTIONAL = {
     "keras_hub",
@@ -86,14 +88,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def differs_by_backend(item: pytest.Item) -> bool:
     """Whether a test is marked `each_backend` or for another backend, or is a check of the harness.
 
-    JAX compiles a model for each check, which takes minutes: it compares models with their oracles only.
+    JAX compiles a model for each check, which takes minutes: of models it runs `ON_JAX` only.
     """
     if item.get_closest_marker("once"):
         return False
     check = getattr(getattr(item, "callspec", None), "params", {}).get("check")
     if callable(check):
         check = check.__name__
-        return WANTED != "jax" or item.path.parent.name != "applications" or check == "check_oracle"
+        return WANTED != "jax" or item.path.parent.name != "applications" or check in ON_JAX
     marker = item.get_closest_marker("backend")
     others = marker is not None and set(marker.args) != {"torch"}
     return others or item.get_closest_marker("each_backend") is not None

@@ -84,7 +84,7 @@ def parse(line: str) -> None:
 
 
 def faults_of_form(text: str) -> list[str]:
-    """What a page's Markdown has against it: headings, fences, white space."""
+    """Return the faults of a page's Markdown: headings, fences, white space."""
     found = [line for line in text.splitlines() if line != line.rstrip()]
     fences = re.findall(r"^```(.*)$", text, re.MULTILINE)
     found += ["a fence without a language" for mark in fences[::2] if not mark]

@@ -14,9 +14,8 @@ from keras_sentmatch.inference.pairs import check_count
 from keras_sentmatch.inference.run_folder import is_packaged
 
 SIDES = ("sentence1", "sentence2")
-_loaded: dict[
-    tuple[str, str | None], tuple[Any, Any]
-] = {}  # the runs of this process, and their dates
+# The runs of this process by path and engine, and their dates.
+_loaded: dict[tuple[str, str | None], tuple[Any, Any]] = {}
 
 
 class BatchScorer:

@@ -96,9 +96,8 @@ class MatchingFeatures(_Float32Layer):
         # Both sides at once: of 2B sentences, each has another one. A column `[2B, L, 1]` holds a
         # number for each word, and a column of a table `[2B, L, L]` belongs to a word of the other one.
         ids = stack_pair(word_ids_1, word_ids_2)
-        other_ids = _swap(
-            ids
-        )  # not stacked anew: JAX's symbolic sizes max(a, b) and max(b, a) differ
+        # Not stacked a second time: on JAX the symbolic sizes max(a, b) and max(b, a) are different.
+        other_ids = _swap(ids)
         vectors = _float(stack_pair(vectors_1, vectors_2))
         real = ops.not_equal(ids, 0)
         pairs = pair_mask(real, ops.not_equal(other_ids, 0))

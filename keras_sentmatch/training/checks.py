@@ -13,8 +13,15 @@ from keras_sentmatch.training.config import CLASS_F1, MONITORS, TrainingConfig, 
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.training_data import Splits
 
-TYPES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
-LISTS: tuple[Any, ...] = (Sequence[int], Sequence[int] | None)
+TYPES: dict[Any, str] = {
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    str: "a string",
+    Sequence[int]: "a list of integers",
+    Sequence[int] | None: "a list of integers",
+    Mapping[str, Any] | None: "a table",
+}
 
 
 def check_recipe(recipe: Recipe, splits: Splits, own_model: bool = False) -> None:
@@ -91,6 +98,15 @@ def _described(dataset: PairDataset) -> str:
     return f"{dataset.task}{names}"
 
 
+def _is_of(value: Any, wanted: Any) -> bool:
+    """Whether a value from a recipe is of one of the `TYPES`. An integer is a number, true is no integer."""
+    if wanted in (int, float, bool, str):
+        return type(value) in (wanted, int if wanted is float else wanted)
+    if wanted == Mapping[str, Any] | None:
+        return isinstance(value, Mapping)
+    return isinstance(value, list | tuple) and all(type(item) is int for item in value)
+
+
 def check_model(recipe: Recipe) -> None:
     """Refuse arguments and settings that the recipe's model does not have, and wrong types."""
     if recipe.name not in applications.list_models():
@@ -100,12 +116,8 @@ def check_model(recipe: Recipe) -> None:
     parameters = cls.arguments()
     for name, value in recipe.model.items():
         wanted = parameters[name].annotation if name in parameters else None
-        if wanted in TYPES and type(value) not in (wanted, int if wanted is float else wanted):
+        if wanted in TYPES and not _is_of(value, wanted):
             raise InputError(f"model.{name} is {value!r}; expected {TYPES[wanted]}.")
-        if wanted in LISTS and {*map(type, value if isinstance(value, list | tuple) else "_")} - {
-            int
-        }:
-            raise InputError(f"model.{name} is {value!r}; expected a list of integers.")
     for key in ("folds", "init", "teacher") if cls.fit_trains == "nothing" else ():
         if (value := getattr(recipe.training, key)) not in (0, "none", "auto", ()):
             raise InputError(

@@ -20,14 +20,10 @@ SECOND = ["an animal moves", "no dog", "the small cat runs", "a a a"]
 HOSTS = {"feature_attention": "sfa"}
 
 
-# The other backends show that tracing works there.
-EVERYWHERE = ("din", "drr_net", "esim", "hybrid")
-
-
+@pytest.mark.each_backend
 @pytest.mark.parametrize(
     ("name", "options"),
-    [pytest.param(n, {}, id=n, marks=pytest.mark.each_backend) for n in EVERYWHERE]
-    + [pytest.param(n, {}, id=n) for n in list_models() if n not in EVERYWHERE]
+    [pytest.param(n, {}, id=n) for n in list_models()]
     + [pytest.param(n, HOSTS, id=f"{n}-sfa") for n in ("esim", "drcn", "re2")],
 )
 def test_every_model(name, options, tmp_path):
@@ -49,6 +45,7 @@ PRESETS = [key for key in record.read()[0]["configs"] if key not in list_models(
 
 
 @pytest.mark.slow
+@pytest.mark.backend("torch", "tensorflow")
 @pytest.mark.parametrize("key", PRESETS)
 def test_every_preset(key):
     entry = record.read()[0]["configs"][key]

@@ -85,7 +85,7 @@ def test_the_table_has_the_papers_figures_next_to_ours(made):
     for name in ("table.md", "table.csv", "figure.png"):
         assert (folder / "out" / name).stat().st_size > 100
     table = (folder / "out" / "table.md").read_text("utf-8")
-    assert "| 81.0 |" in table and "| 4.4 |" in table  # as many decimals as others of the column
+    assert "| 81.0 |" in table and "| 4.4 |" in table  # the decimals of its column
     assert "20 train, 20 validation, 20 test pairs" in found["caption"]
     assert "perhaps the same model: ESIM and ESIM again." in found["caption"]
 

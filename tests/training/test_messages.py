@@ -113,6 +113,7 @@ MODELS = {  # arguments of re2, or of another model
     "unitz=50": "no argument 'unitz'.*Did you mean units",
     "shortcut_stacked units=30": "model.units is 30; expected a list of integers",
     "drcn autoencoder_after=[1.5]": "autoencoder_after is .1.5.; expected a list of integers",
+    "feature_attention_config=3": "model.feature_attention_config is 3; expected a table",
 }
 
 
