@@ -1,8 +1,9 @@
 """Do the papers' mechanisms act? Each setting is trained next to a base, and compared pair by pair.
 
     python benchmarks/hypotheses.py --data data --question drr_net --seeds 3
-    python benchmarks/hypotheses.py --data data --question din --pairs 50000
-    python benchmarks/hypotheses.py --data data --question dabert --limit 1000 --backbone FOLDER
+    python benchmarks/hypotheses.py --data data --question din --pairs 10000,50000
+    python benchmarks/hypotheses.py --data data --question 'feature attention: re2' --on msrp --folds 5
+    python benchmarks/hypotheses.py --data data --question dabert --pairs 1000 --backbone FOLDER
 
 A question is a model, a data set, the settings of the base, and the settings that vary. A setting that begins with the
 name of a model is of this model. Finished trainings lie under `--out`, and the same command goes on with those that are
@@ -73,6 +74,8 @@ QUESTIONS: dict[str, tuple[str, str, int, dict[str, list[str]]]] = {
         "drr_net", "sick", 12,
         {
             "global and re-read": SMALL,
+            "global and re-read, beta = 1": [*SMALL, "model.beta=1.0"],
+            "global and re-read, update bias + 2": ["drr_net_keeping", *SMALL],
             "re-read alone": ALONE,
             "global alone": [*SMALL, "model.use_dynamic=false"],
         },
@@ -97,7 +100,7 @@ QUESTIONS: dict[str, tuple[str, str, int, dict[str, list[str]]]] = {
         },
     ),
     "dabert: rates": (
-        "dabert", "sick", 4,
+        "dabert", "sick", 3,
         {
             "plain encoder": ["cross_encoder", PLAIN],
             "one rate": [PLAIN],
@@ -110,7 +113,7 @@ QUESTIONS: dict[str, tuple[str, str, int, dict[str, list[str]]]] = {
         },
     ),
     "ladra_net: rates": (
-        "ladra_net", "sick", 4,
+        "ladra_net", "sick", 3,
         {
             "plain encoder": ["cross_encoder", PLAIN],
             "one rate": [PLAIN, "training.backbone_learning_rate=0"],
@@ -143,16 +146,36 @@ def main() -> None:
     parser.add_argument("--question", action="append", help="Beginning of a name. Default: all.")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folds", type=int, default=0, help="For data without a test part.")
-    parser.add_argument("--pairs", type=int, default=10_000, help="Number of generated pairs.")
-    parser.add_argument("--limit", type=int, help="Maximum number of training pairs.")
+    parser.add_argument("--on", help="Data set, or generated. Default: that of the question.")
+    parser.add_argument("--setting", action="append", help="A setting to compare. Default: all.")
+    parser.add_argument("--pairs", default="0", help="Numbers of training pairs. 0: all.")
     parser.add_argument("--backbone", help="Folder or preset of the pretrained network.")
     parser.add_argument("--out", type=Path, default=Path("hypotheses"))
     given = parser.parse_args()
     results = measuring.Results("hypotheses")
     wanted = tuple(given.question or [""])
     for question, (model, name, epochs, settings) in QUESTIONS.items():
-        if question.startswith(wanted):
-            answer(question, model, name, epochs, settings, given, results)
+        if not question.startswith(wanted):
+            continue
+        base, *others = settings
+        chosen = {one: settings[one] for one in (base, *(given.setting or others))}
+        for count in map(int, given.pairs.split(",")):
+            data = parts_of(given.on or name, count, given.data, bool(given.folds))
+            answer(question, model, given.on or name, epochs, chosen, data, given, results)
+
+
+def parts_of(name: str, count: int, root: Path, folds: bool) -> Any:
+    """Return the parts of a data set with at most `count` training pairs; with folds, one part."""
+    if name == "generated":
+        sizes = {"train": count or 10_000, "validation": 1000, "test": 4000}
+        return {
+            part: natural_logic_pairs(size, seed=seed, split=part)  # type: ignore[arg-type]
+            for seed, (part, size) in enumerate(sizes.items())
+        }
+    parts = dict(load_pairs(f"{name}:{root / name}"))
+    if count:
+        parts["train"] = parts["train"].limit(count)
+    return parts["train"] if folds else parts  # what is in no fold is measured by nobody
 
 
 def answer(
@@ -161,49 +184,40 @@ def answer(
     name: str,
     epochs: int,
     settings: dict[str, list[str]],
+    data: Any,
     given: argparse.Namespace,
     results: Any,
 ) -> None:
     """Train what is missing of a question, and add its rows."""
-    if name == "generated":
-        sizes = {"train": given.pairs, "validation": 1000, "test": 4000}
-        pairs: Any = {
-            part: natural_logic_pairs(size, seed=seed, split=part)  # type: ignore[arg-type]
-            for seed, (part, size) in enumerate(sizes.items())
-        }
-        name = f"generated {given.pairs:,}"
-    else:
-        pairs = dict(load_pairs(f"{name}:{given.data / name}"))
-    if given.limit:
-        pairs["train"] = pairs["train"].limit(given.limit)
     recipes = {
         setting: recipe_of(model, name, [f"training.epochs={epochs}", *overrides], given.backbone)
         for setting, overrides in settings.items()
     }
-    name += f", {len(pairs['train']):,} pairs" if given.limit else ""
-    folder = given.out / "".join(c if c.isalnum() else "-" for c in f"{question} {name}")
-    report = ablate(recipes, pairs, folder, seeds=given.seeds, folds=given.folds)
+    pairs = len(data if given.folds else data["train"])
+    folder = given.out / "".join(c if c.isalnum() else "-" for c in f"{question} {name} {pairs}")
+    report = ablate(recipes, data, folder, seeds=given.seeds, folds=given.folds)
     means = {one["name"]: one for one in report["matchers"]}
     base = next(iter(settings))
     for pair in report["pairs"]:
-        key = {"question": question, "data": name, "setting": pair["first"], "base": base}
         figures = {key: f"{pair[key]:.4f}" for key in ("difference", "low", "high", "p")}
-        accuracies = {
-            "accuracy": f"{means[pair['first']]['mean']:.4f}",
-            "base_accuracy": f"{means[base]['mean']:.4f}",
-        }
-        facts = {"seeds": given.seeds, "folds": given.folds, "rows": report["rows"]}
-        smallest = f"{report['smallest_difference']:.4f}"
         results.add(
             {
-                **key,
-                **facts,
-                **accuracies,
+                **{"question": question, "data": name, "pairs": pairs},
+                **{"setting": pair["first"], "base": base},
+                **{"seeds": given.seeds, "folds": given.folds, "rows": report["rows"]},
+                **accuracy_of("", means[pair["first"]]),
+                **accuracy_of("base_", means[base]),
                 **figures,
-                "smallest": smallest,
+                "smallest": f"{report['smallest_difference']:.4f}",
                 "verdict": pair["verdict"],
             }
         )
+
+
+def accuracy_of(kind: str, matcher: dict[str, Any]) -> dict[str, str]:
+    """Return the mean over the seeds, and its standard deviation."""
+    sd = "" if matcher["sd"] is None else f"{matcher['sd']:.4f}"
+    return {f"{kind}accuracy": f"{matcher['mean']:.4f}", f"{kind}sd": sd}
 
 
 def recipe_of(model: str, data: str, overrides: list[str], backbone: str | None) -> Recipe:

@@ -37,7 +37,8 @@ MARKERS = "os^Dv"
 END = "<!-- end -->"
 Row = dict[str, str]
 Panel = dict[str, dict[str, tuple[float, float]]]  # label: series: value and error
-Block = tuple[list[str], Callable[[Path], None] | None]  # lines, and what draws the picture
+Draw = Callable[[Path], None]  # draws a picture into a file
+Block = tuple[list[str], Draw | None]
 
 # === Rows and cells ===
 
@@ -115,7 +116,7 @@ def save(
     figure.savefig(png, dpi=110, metadata={"Software": None})
 
 
-def dots(xlabel: str, panels: dict[str, Panel], log: bool = False) -> Callable[[Path], None]:
+def dots(xlabel: str, panels: dict[str, Panel], log: bool = False) -> Draw:
     """Draw values with error bars: one line per label, one color per series."""
     series = list(
         dict.fromkeys(s for points in panels.values() for p in points.values() for s in p)
@@ -139,9 +140,26 @@ def dots(xlabel: str, panels: dict[str, Panel], log: bool = False) -> Callable[[
     return draw
 
 
+def curves(xlabel: str, panels: dict[str, dict[str, list[tuple[float, ...]]]]) -> Draw:
+    """Draw accuracy with its standard deviation over numbers of pairs, two panels per row."""
+
+    def draw(png: Path) -> None:
+        high = math.ceil(len(panels) / 2)
+        figure = Figure(figsize=(9, 3.2 * high), layout="constrained")
+        for axis, lines in zip(np.ravel(figure.subplots(high, 2)), panels.values()):
+            for (name, points), color, marker in zip(lines.items(), COLORS, MARKERS):
+                x, y, error = zip(*sorted(points))
+                axis.errorbar(x, y, error, color=color, marker=marker, capsize=2, label=name)
+            axis.set(xlabel=xlabel, ylabel="accuracy, percent", xscale="log")
+            axis.legend(fontsize=8)
+        save(figure, panels, [], png)
+
+    return draw
+
+
 def scatter(
     panels: dict[str, list[tuple[str, str, float, float, float]]],
-) -> Callable[[Path], None]:
+) -> Draw:
     """Draw accuracy with its standard error against pairs per second."""
     every = [found for points in panels.values() for found in points]
     models, engines = (list(dict.fromkeys(found[i] for found in every)) for i in (0, 1))
@@ -504,6 +522,25 @@ def mechanisms() -> Block:
     ]
     head = "mechanism,data,with,compared with,difference,95% interval,verdict"
     return table(head, lines, 4), None
+
+
+def scaling() -> Block:
+    panels: dict[str, dict[str, list[tuple[float, ...]]]] = {}
+    for (question, data), found in grouped(rows("hypotheses"), "question", "data").items():
+        if len({row["pairs"] for row in found}) == 1:
+            continue
+        lines = panels.setdefault(f"{question}, {data}", {})
+        for row in found:
+            for name, kind in ((row["base"], "base_"), (row["setting"], "")):
+                point = [float(row["pairs"])] + [
+                    100 * float(row[kind + what] or 0) for what in ("accuracy", "sd")
+                ]
+                lines.setdefault(name, []).append(tuple(point))
+    panels = {
+        title: {name: sorted(set(points)) for name, points in lines.items() if len(set(points)) > 1}
+        for title, lines in panels.items()
+    }
+    return [], curves("training pairs", panels)
 
 
 def probes() -> Block:

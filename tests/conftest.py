@@ -26,7 +26,10 @@ if WANTED == "torch":
 for variable in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
     os.environ.setdefault(variable, "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-XLA_FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+XLA_FLAGS = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    " --xla_cpu_use_fusion_emitters=false"
+)
 os.environ.setdefault("XLA_FLAGS", XLA_FLAGS)
 # JAX compiles each operation for each shape; cached, most of them are compiled once.
 CACHE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "jax"

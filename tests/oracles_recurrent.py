@@ -85,17 +85,15 @@ def self_attention_pooling(x, mask, kernel, bias, context):
     return pooled, weights
 
 
-def reread_attention(h, mask, guide, s0, W, U, M, w, gru, beta, steps, hard=False, coverage=False):
+def reread_attention(h, mask, guide, s0, W, U, M, w, gru, beta, steps, hard=False):
     """Eq 4, 6: m_i = omega . tanh(h_i W + s_{t-1} U + guide M); p = msoftmax(beta m);
     x_t = sum_i p_i h_i; s_t = GRU(x_t, s_{t-1}). Returns all states and weights p.
 
     `hard` is eq 5: p is one-hot at the first arg-max of m. Without a real token p and x_t are 0.
-    `coverage` adds log(c_i + 1e-6) to m_i, c_i being the product of the 1 - p_i of the steps before.
     """
     h = zero_pads(h, mask)
     state = np.asarray(s0, np.float64)
     omega, states, weights = np.reshape(w, -1), [], []
-    left = np.ones(h.shape[:2])
     for _ in range(steps):
         p = np.zeros(h.shape[:2])
         for b in range(len(h)):
@@ -103,11 +101,9 @@ def reread_attention(h, mask, guide, s0, W, U, M, w, gru, beta, steps, hard=Fals
             if guide is not None and M is not None:
                 known = known + guide[b] @ M
             m = np.array([omega @ np.tanh(h_i @ W + known) for h_i in h[b]])
-            m = m + np.log(left[b] + 1e-6) if coverage else m
             p[b] = masked_softmax(beta * m, mask[b])
             if hard and np.any(mask[b]):
                 p[b] = np.eye(len(m))[np.where(mask[b], m, -np.inf).argmax()]
-        left = left * (1 - p)
         read = np.stack([sum(p_i * h_i for p_i, h_i in zip(*row)) for row in zip(p, h)])
         state = gru_step(read, state, *gru)
         states.append(state)

@@ -218,9 +218,8 @@ def _trained(
             if result.metrics["interrupted"]:
                 raise KeyboardInterrupt
             labeled = result.matcher.relabel(part["test"])
-            scores = result.matcher.predict_proba(labeled)
             content = io.BytesIO()
-            _, found = values_of(labeled, scores, result.matcher.threshold)
+            _, found = values_of(labeled, result.predictions["test"], result.matcher.threshold)
             np.save(content, found.astype("float32"))
             replace_file(file, content.getvalue())
             shutil.rmtree(folder, ignore_errors=True)

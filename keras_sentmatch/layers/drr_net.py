@@ -28,6 +28,21 @@ class GlorotPerGate(keras.initializers.GlorotUniform):
         return keras.random.uniform(shape, -limit, limit, dtype=dtype, seed=self.seed)
 
 
+class KeepState(keras.initializers.Initializer):
+    """Biases of a GRU that add `value` to its update gate, which then keeps more of the state.
+
+    The biases of the other gates are zero.
+    """
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __call__(self, shape, dtype=None):
+        rows, width = shape  # [2, 3 units]: of the input and of the state; update gate first
+        first = ops.full((1, width // 3), self.value, dtype=dtype)
+        return ops.pad(first, [(0, rows - 1), (0, width - width // 3)])
+
+
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class StackRNN(Layer):
     """Stacked GRUs, each of which reads all layers below: `h^l = GRU_l(x^l)`, `x^{l+1} = [h^l; x^l]`.
@@ -153,7 +168,6 @@ class SelfAttentionPooling(Layer):
         return found if return_attention else found[0]
 
 
-EPSILON = 1e-6  # keeps the logarithm of a coverage finite
 SELECTIONS = ("soft", "straight_through", "hard")
 INITIAL_STATES = ("projected", "given", "zero")
 
@@ -178,8 +192,8 @@ class RerereadAttention(Layer):
         initial_state: s_0: `"projected"`, a dense tanh layer of the call's `initial_state`; `"given"`,
             that vector itself, `units` wide; or `"zero"`. Defaults to `"projected"`.
         guide: Whether there is a guide vector. Defaults to `True`.
-        coverage: Whether the steps avoid what was read before: `p = softmax(beta (m + log(c + 1e-6)))`,
-            and then `c = c (1 - p)`, where c starts at 1. Not in the paper. Defaults to `False`.
+        update_bias: Initial bias of the GRU's update gate. The paper has `0.0`, by which six steps leave
+            1/64 of s_0. Defaults to `2.0`.
 
     Call arguments:
         h: `[B, L, D]`.
@@ -221,7 +235,7 @@ class RerereadAttention(Layer):
         selection: str = "soft",
         initial_state: str = "projected",
         guide: bool = True,
-        coverage: bool = False,
+        update_bias: float = 2.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -233,6 +247,7 @@ class RerereadAttention(Layer):
             units,
             kernel_initializer=GlorotPerGate(),
             recurrent_initializer=GlorotPerGate(),
+            bias_initializer=KeepState(update_bias),
             dtype=self.dtype_policy,
             name="gru",
         )
@@ -273,18 +288,13 @@ class RerereadAttention(Layer):
             state = ops.tanh(ops.matmul(initial_state, self.initial_kernel) + self.initial_bias)
         else:
             state = ops.zeros((ops.shape(h)[0], self.units), dtype=h.dtype)
-        left = ops.ones_like(fixed[:, :, 0], dtype=self.wide_dtype)  # [B, L]
         states, selected = [], []
         for _ in range(self.steps):
             query = ops.expand_dims(ops.matmul(state, self.state_kernel), 1)  # [B, 1, A]
             hidden = ops.tanh(fixed + query)  # eq 4
             hidden = at_least_float32(hidden)
             scores = ops.squeeze(ops.matmul(hidden, ops.cast(self.context, hidden.dtype)), -1)
-            if self.coverage:
-                scores = scores + ops.log(left + EPSILON)
             weights = self._select(scores, mask)  # [B, L]
-            if self.coverage:
-                left = left * (1 - weights)
             token = ops.matmul(ops.expand_dims(ops.cast(weights, h.dtype), 1), h)  # [B, 1, D]
             state, _ = self.cell(ops.squeeze(token, 1), state)  # eq 6
             states.append(state)

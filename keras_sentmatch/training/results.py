@@ -61,8 +61,13 @@ def model_card(
     )
 
 
-def measure(run: "Run", matcher: Matcher, baseline: bool, start: float) -> dict[str, Any]:
-    """Measure the matcher of a run, and write the rest of the run folder."""
+def measure(
+    run: "Run", matcher: Matcher, baseline: bool, start: float
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Measure the matcher of a run, and write the rest of the run folder.
+
+    Returns the metrics, and the predictions for the pairs of each measured part.
+    """
     recipe, data, folds = run.recipe, run.data, run.folds
     encoder, vectors, coverage = run.fitted
     training, label = recipe.training, f1_label(run.monitor)
@@ -112,7 +117,7 @@ def measure(run: "Run", matcher: Matcher, baseline: bool, start: float) -> dict[
     metrics["seconds"] = round(earlier + time.perf_counter() - start, 1)
     metrics["versions"] = {"keras_sentmatch": __version__, "keras": keras.__version__}
     _write(run.folder, metrics, recipe, data.measured, outputs)
-    return metrics
+    return metrics, outputs
 
 
 def _measured(

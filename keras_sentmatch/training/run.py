@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
@@ -37,6 +38,7 @@ class RunResult:
     metrics: dict[str, Any]  # the content of `metrics.json`
     history: dict[str, list[float]]  # values by name, one per epoch
     folder: Path
+    predictions: dict[str, np.ndarray]  # of the "validation" and "test" pairs, see `predict_proba`
 
 
 def train(
@@ -140,11 +142,11 @@ def train(
         run.fit(callbacks, progress)
         run.keep_best_epoch()
         matcher = run.save(info or {})
-        metrics = measure(run, matcher, baseline, start)
+        metrics, predictions = measure(run, matcher, baseline, start)
         if not run.interrupted:
             keep_model_if_possible(matcher, folder)
             finish_folder(folder)
-    return RunResult(matcher, metrics, run.history, folder)
+    return RunResult(matcher, metrics, run.history, folder, predictions)
 
 
 @contextmanager

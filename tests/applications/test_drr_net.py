@@ -75,9 +75,9 @@ REST = [
     case(SMALL, WORDS, "words"),
     case(partial(PLAIN, num_classes=1, selection="hard"), WORDS, "hard score"),
     case(
-        partial(PLAIN, init_projection=False, num_classes=2, depth=1, coverage=True),
+        partial(PLAIN, init_projection=False, num_classes=2, depth=1),
         WORDS,
-        "no projection, coverage",
+        "no projection",
     ),
     case(
         partial(PLAIN, use_global=False, use_guide=False, use_initial_vector=False),
@@ -95,7 +95,7 @@ test_checks = run_checks([FULL])
 test_variants = run_checks(REST, check_oracle)
 
 
-test_arguments = arguments_act([FULL], "aux_loss_weight", selection="hard")
+test_arguments = arguments_act([FULL], "aux_loss_weight", "update_bias", selection="hard")
 
 
 # --- the losses of p_h and p_v ---

@@ -5,6 +5,7 @@ file says how each model was made: tiny sizes, or a preset at tiny sizes.
 
     python tests/golden/record.py                       remove what the library no longer has
     python tests/golden/record.py re2 '{"vocabulary_size": 12, "embedding_dim": 3, "units": 5}'    record one more
+    python tests/golden/record.py re2 '{"preset": "quora", "vocabulary_size": 12, …}'    the same of a preset
 """
 
 import functools

@@ -38,7 +38,6 @@ def reread(layer, h, mask, guide=None, initial_state=None):
         layer.beta,
         layer.steps,
         hard=layer.selection != "soft",
-        coverage=layer.coverage,
     )
     return states[:, -1], states, weights
 
@@ -85,11 +84,11 @@ PLAIN = [
         **SHOWN,
     ),
     Case(
-        partial(REREAD, guide=False, initial_state="given", coverage=True),
+        partial(REREAD, guide=False, initial_state="given"),
         BARE | {"initial_state": noise(3, 3, seed=2)},
         (ATTENTION + gru(4), 0),
         reread,
-        "given initial state, coverage",
+        "given initial state",
         **SHOWN,
     ),
 ]
@@ -98,7 +97,8 @@ test_checks = run_checks(CASES)
 
 test_variants = run_checks(PLAIN, check_build, check_oracle)
 
-test_arguments = arguments_act(CASES, "context_initializer", selection="hard", initial_state="zero")
+test_arguments = arguments_act(
+    CASES, "context_initializer", "update_bias", selection="hard", initial_state="zero")
 
 
 def seen(**overrides):
@@ -112,6 +112,13 @@ def test_a_big_beta_is_the_hard_selection():
         for soft, want in zip(seen(beta=beta), hard):
             np.testing.assert_allclose(soft, want, atol=1e-5)
     assert abs(seen(beta=1.0)[2] - hard[2]).max() > 0.1
+
+
+def test_the_update_gate_keeps_the_start():
+    """Its bias starts at 2 and the others at 0: most of s_0 is left after a step."""
+    for start, layer in ((2.0, REREAD()), (0.0, REREAD(update_bias=0.0))):
+        layer(**INPUTS)
+        assert value(layer.cell.bias).tolist() == [[start] * 3 + [0.0] * 6, [0.0] * 9]
 
 
 @pytest.mark.each_backend
