@@ -100,7 +100,6 @@ class DRrNet(PairModel):
         init_projection: bool = True,
         use_initial_vector: bool = True,
         use_guide: bool = True,
-        update_bias: float = 2.0,
         use_global: bool = True,
         use_dynamic: bool = True,
         hidden_units: int = 256,
@@ -122,7 +121,6 @@ class DRrNet(PairModel):
             use_initial_vector: Whether that state comes from the sentence's own global vector; else
                 it is zero.
             use_guide: Whether the other sentence's global vector guides the selection.
-            update_bias: Initial bias of the update gate of the re-reading GRU.
             use_global: Whether the global vectors are compared.
             use_dynamic: Whether the re-read vectors are compared.
             hidden_units: Width of the two hidden layers of each classifier.
@@ -150,7 +148,6 @@ class DRrNet(PairModel):
         self.init_projection = init_projection
         self.use_initial_vector = use_initial_vector
         self.use_guide = use_guide
-        self.update_bias = update_bias
         self.use_global = use_global
         self.use_dynamic = use_dynamic
         self.hidden_units = hidden_units
@@ -185,7 +182,6 @@ class DRrNet(PairModel):
             selection=self.selection,
             initial_state=initial_state if self.use_initial_vector else "zero",
             guide=self.use_guide,
-            update_bias=self.update_bias,
         )
 
     def make_head(self, name: str) -> SimpleNamespace:
@@ -229,12 +225,7 @@ class DRrNet(PairModel):
     summary_line = "stacked GRUs, and a GRU that re-reads the most important words one by one"
     presets = {
         "paper": {"pos_dim": 10, "antonym": True},  # its features: d_w = 412 with characters
-        "as_printed": {
-            "init_projection": False,
-            "selection": "hard",
-            "aux_loss_weight": 0.0,
-            "update_bias": 0.0,
-        },
+        "as_printed": {"init_projection": False, "selection": "hard", "aux_loss_weight": 0.0},
         "table6_1_no_initial_vector": {"use_initial_vector": False},
         "table6_2_no_guide_vector": {"use_guide": False},
         "table6_3_no_global_result": {"use_global": False},
@@ -245,7 +236,6 @@ class DRrNet(PairModel):
         "init_projection": "eq 6 starts the GRU from the global vector, which is wider than the GRU of Table I",
         "selection": "eq 5 reads one word, which passes no gradient to the choice",
         "aux_loss_weight": "no loss is printed; without one for p_h and p_v they are not classes (released code)",
-        "update_bias": "Table I has no bias but 0, by which six steps forget the start: worse on 1,500 pairs of SICK",
     }
     search_space = [
         *WORD_MODELS,

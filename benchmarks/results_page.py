@@ -116,6 +116,16 @@ def save(
     figure.savefig(png, dpi=110, metadata={"Software": None})
 
 
+def places(count: int, wide: float, high: float) -> tuple[Figure, list[Any]]:
+    """Return a figure with at most two panels per row, each row `high` inches."""
+    lines = math.ceil(count / 2)
+    figure = Figure(figsize=(wide, high * lines + 0.5), layout="constrained")
+    axes = list(np.ravel(figure.subplots(lines, min(2, count), squeeze=False)))
+    for axis in axes[count:]:
+        axis.remove()
+    return figure, axes[:count]
+
+
 def dots(xlabel: str, panels: dict[str, Panel], log: bool = False) -> Draw:
     """Draw values with error bars: one line per label, one color per series."""
     series = list(
@@ -123,9 +133,9 @@ def dots(xlabel: str, panels: dict[str, Panel], log: bool = False) -> Draw:
     )
 
     def draw(png: Path) -> None:
-        size = 3.6 * len(panels) + 1.6, 0.42 * max(map(len, panels.values())) + 1.5
-        figure = Figure(figsize=size, layout="constrained")
-        for axis, points in zip(np.ravel(figure.subplots(1, len(panels))), panels.values()):
+        wide, high = 3.6 * min(2, len(panels)) + 1.6, 0.42 * max(map(len, panels.values())) + 1
+        figure, axes = places(len(panels), wide, high)
+        for axis, points in zip(axes, panels.values()):
             for place, found in enumerate(points.values()):
                 for name, (value, error) in found.items():
                     i = series.index(name)
@@ -140,17 +150,16 @@ def dots(xlabel: str, panels: dict[str, Panel], log: bool = False) -> Draw:
     return draw
 
 
-def curves(xlabel: str, panels: dict[str, dict[str, list[tuple[float, ...]]]]) -> Draw:
-    """Draw accuracy with its standard deviation over numbers of pairs, two panels per row."""
+def curves(ylabel: str, panels: dict[str, dict[str, list[tuple[float, ...]]]]) -> Draw:
+    """Draw values with their standard deviations over numbers of training pairs."""
 
     def draw(png: Path) -> None:
-        high = math.ceil(len(panels) / 2)
-        figure = Figure(figsize=(9, 3.2 * high), layout="constrained")
-        for axis, lines in zip(np.ravel(figure.subplots(high, 2)), panels.values()):
+        figure, axes = places(len(panels), 9, 3.2)
+        for axis, lines in zip(axes, panels.values()):
             for (name, points), color, marker in zip(lines.items(), COLORS, MARKERS):
                 x, y, error = zip(*sorted(points))
                 axis.errorbar(x, y, error, color=color, marker=marker, capsize=2, label=name)
-            axis.set(xlabel=xlabel, ylabel="accuracy, percent", xscale="log")
+            axis.set(xlabel="training pairs", ylabel=ylabel, xscale="log")
             axis.legend(fontsize=8)
         save(figure, panels, [], png)
 
@@ -211,12 +220,13 @@ def few_pairs() -> Block:
             values = {"bag of words": numbers(found["hybrid"], "bag_of_words", 100)[:1]}
             values |= {name: numbers(some, "value", 100) for name, some in found.items()}
             shown = {name: point(some) for name, some in values.items() if some}
-            panels.setdefault(data, {})[size] = shown
+            for name, (mean, sd) in shown.items():
+                panels.setdefault(data, {}).setdefault(name, []).append((float(size), mean, sd))
             if size != "2000":
                 means = [f"{shown[name][0]:.1f}" if name in shown else "–" for name in values]
                 lines.append([data, size, *means])
     head = "data,training pairs,bag of words,hybrid,warm start,re2"
-    return table(head, lines), dots("percent", panels)
+    return table(head, lines), curves("percent", panels)
 
 
 ON_SICK = {  # label: model, vectors, settings
@@ -514,14 +524,21 @@ def rereading() -> Block:
 
 
 def mechanisms() -> Block:
-    lines = [
-        [row["question"], row["data"], row["setting"], row["base"]]
-        + [f"{100 * float(row['difference']):+.1f}"]
-        + [f"{100 * float(row['low']):+.1f} to {100 * float(row['high']):+.1f}", row["verdict"]]
-        for row in rows("hypotheses")
-    ]
-    head = "mechanism,data,with,compared with,difference,95% interval,verdict"
-    return table(head, lines, 4), None
+    lines = []
+    groups = grouped(rows("hypotheses"), "question", "data", "pairs", "base")
+    for (question, data, pairs, base), found in groups.items():
+        first = [
+            question,
+            f"{data}, {int(pairs):,}",
+            f"{base}: {numbers(found, 'base_accuracy', 100)[0]:.1f}",
+        ]
+        for row in found:
+            low, difference, high = (100 * float(row[n]) for n in ("low", "difference", "high"))
+            verdict = row["verdict"] if row["verdict"] in ("better", "worse") else "–"
+            cells = [f"{difference:+.1f}", f"{low:+.1f} to {high:+.1f}", verdict]
+            lines.append([*first, row["setting"], *cells])
+            first = ["", "", ""]
+    return table("mechanism,pairs,base,with,difference,95% interval,verdict", lines, 4), None
 
 
 def scaling() -> Block:
@@ -540,7 +557,7 @@ def scaling() -> Block:
         title: {name: sorted(set(points)) for name, points in lines.items() if len(set(points)) > 1}
         for title, lines in panels.items()
     }
-    return [], curves("training pairs", panels)
+    return [], curves("accuracy, percent", panels)
 
 
 def probes() -> Block:

@@ -28,21 +28,6 @@ class GlorotPerGate(keras.initializers.GlorotUniform):
         return keras.random.uniform(shape, -limit, limit, dtype=dtype, seed=self.seed)
 
 
-class KeepState(keras.initializers.Initializer):
-    """Biases of a GRU that add `value` to its update gate, which then keeps more of the state.
-
-    The biases of the other gates are zero.
-    """
-
-    def __init__(self, value: float) -> None:
-        self.value = value
-
-    def __call__(self, shape, dtype=None):
-        rows, width = shape  # [2, 3 units]: of the input and of the state; update gate first
-        first = ops.full((1, width // 3), self.value, dtype=dtype)
-        return ops.pad(first, [(0, rows - 1), (0, width - width // 3)])
-
-
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class StackRNN(Layer):
     """Stacked GRUs, each of which reads all layers below: `h^l = GRU_l(x^l)`, `x^{l+1} = [h^l; x^l]`.
@@ -192,8 +177,6 @@ class RerereadAttention(Layer):
         initial_state: s_0: `"projected"`, a dense tanh layer of the call's `initial_state`; `"given"`,
             that vector itself, `units` wide; or `"zero"`. Defaults to `"projected"`.
         guide: Whether there is a guide vector. Defaults to `True`.
-        update_bias: Initial bias of the GRU's update gate. The paper has `0.0`, by which six steps leave
-            1/64 of s_0. Defaults to `2.0`.
 
     Call arguments:
         h: `[B, L, D]`.
@@ -235,7 +218,6 @@ class RerereadAttention(Layer):
         selection: str = "soft",
         initial_state: str = "projected",
         guide: bool = True,
-        update_bias: float = 2.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -247,7 +229,6 @@ class RerereadAttention(Layer):
             units,
             kernel_initializer=GlorotPerGate(),
             recurrent_initializer=GlorotPerGate(),
-            bias_initializer=KeepState(update_bias),
             dtype=self.dtype_policy,
             name="gru",
         )

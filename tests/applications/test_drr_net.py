@@ -95,7 +95,7 @@ test_checks = run_checks([FULL])
 test_variants = run_checks(REST, check_oracle)
 
 
-test_arguments = arguments_act([FULL], "aux_loss_weight", "update_bias", selection="hard")
+test_arguments = arguments_act([FULL], "aux_loss_weight", selection="hard")
 
 
 # --- the losses of p_h and p_v ---

@@ -97,8 +97,7 @@ test_checks = run_checks(CASES)
 
 test_variants = run_checks(PLAIN, check_build, check_oracle)
 
-test_arguments = arguments_act(
-    CASES, "context_initializer", "update_bias", selection="hard", initial_state="zero")
+test_arguments = arguments_act(CASES, "context_initializer", selection="hard", initial_state="zero")
 
 
 def seen(**overrides):
@@ -112,13 +111,6 @@ def test_a_big_beta_is_the_hard_selection():
         for soft, want in zip(seen(beta=beta), hard):
             np.testing.assert_allclose(soft, want, atol=1e-5)
     assert abs(seen(beta=1.0)[2] - hard[2]).max() > 0.1
-
-
-def test_the_update_gate_keeps_the_start():
-    """Its bias starts at 2 and the others at 0: most of s_0 is left after a step."""
-    for start, layer in ((2.0, REREAD()), (0.0, REREAD(update_bias=0.0))):
-        layer(**INPUTS)
-        assert value(layer.cell.bias).tolist() == [[start] * 3 + [0.0] * 6, [0.0] * 9]
 
 
 @pytest.mark.each_backend
