@@ -12,15 +12,13 @@ missing. A complete question adds rows to `results/hypotheses.csv`: difference f
 
 import argparse
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import measuring
-import numpy as np
 
 from keras_sentmatch.analysis import ablate
-from keras_sentmatch.applications import DRrNet, get_model_class, register_model
+from keras_sentmatch.applications import get_model_class
 from keras_sentmatch.data import load_pairs, natural_logic_pairs
 from keras_sentmatch.training import load_recipe
 from keras_sentmatch.training.recipe import Recipe
@@ -42,29 +40,6 @@ BLOCKS: dict[str, list[str]] = {
 }
 
 
-def varied(name: str, scale: float = 1.0, update_bias: float = 0.0) -> None:
-    """Register DRr-Net with other initial weights of re-reading.
-
-    The kernels of state and guide in the score of a token are multiplied by `scale`; `update_bias` is added to the bias
-    of the update gate of its GRU, which then keeps more of its state.
-    """
-
-    def before_fit(self: Any, *given: Any) -> dict[str, float]:
-        reread = self.rereading
-        for kernel in (reread.state_kernel, reread.guide_kernel):
-            kernel.assign(kernel * scale)
-        bias = reread.cell.bias  # [2, 3 units]: update gate, reset gate, candidate
-        added = np.zeros(bias.shape, "float32")
-        added[0, : reread.units] = update_bias
-        bias.assign(bias + added)
-        return super(DRrNet, self).before_fit(*given)
-
-    register_model(name)(type(name, (DRrNet,), {"before_fit": before_fit, "__module__": __name__}))
-
-
-varied("drr_net_x4", scale=4.0)
-varied("drr_net_x8", scale=8.0)
-varied("drr_net_keeping", update_bias=2.0)
 # The new layers' own rate next to a tenth of it for the backbone.
 PLAIN, OWN = "training.learning_rate=1e-4", "training.backbone_learning_rate=1e-4"
 HOSTS = ("re2", "esim", "drcn", "diin", "bimpm", "cafe")
@@ -75,7 +50,6 @@ QUESTIONS: dict[str, tuple[str, str, int, dict[str, list[str]]]] = {
         {
             "global and re-read": SMALL,
             "global and re-read, beta = 1": [*SMALL, "model.beta=1.0"],
-            "global and re-read, update bias + 2": ["drr_net_keeping", *SMALL],
             "re-read alone": ALONE,
             "global alone": [*SMALL, "model.use_dynamic=false"],
         },
@@ -86,17 +60,7 @@ QUESTIONS: dict[str, tuple[str, str, int, dict[str, list[str]]]] = {
             "T = 1": [*ALONE, "model.steps=1"],
             "T = 2": [*ALONE, "model.steps=2"],
             "T = 6": ALONE,
-            "T = 6, coverage": [*ALONE, "model.coverage=true"],
             "T = 6, beta = 1": [*ALONE, "model.beta=1.0"],
-        },
-    ),
-    "drr_net: initial weights, re-read alone": (
-        "drr_net", "sick", 12,
-        {
-            "as printed": ALONE,
-            "kernels of state and guide x 4": ["drr_net_x4", *ALONE],
-            "kernels of state and guide x 8": ["drr_net_x8", *ALONE],
-            "update bias + 2": ["drr_net_keeping", *ALONE],
         },
     ),
     "dabert: rates": (
@@ -227,8 +191,7 @@ def recipe_of(model: str, data: str, overrides: list[str], backbone: str | None)
     changes = [one for one in overrides if "=" in one]
     if "backbone" in get_model_class(name).arguments() and backbone:
         changes.append(f"model.backbone={json.dumps(backbone)}")
-    base = "drr_net" if name.startswith("drr_net") else name
-    return replace(load_recipe(base, data, overrides=changes), name=name)
+    return load_recipe(name, data, overrides=changes)
 
 
 if __name__ == "__main__":

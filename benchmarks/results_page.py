@@ -20,7 +20,7 @@ from typing import Any
 import measuring
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator
 
 from keras_sentmatch.reproduction.artefact import list_artefacts, load_artefact
 
@@ -106,7 +106,9 @@ def save(
         axis.grid(color="lightgray", linewidth=0.5)
         axis.set_axisbelow(True)
         if axis.get_xscale() == "log":
-            axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+            counts = sorted({x for line in axis.get_lines() for x in line.get_xdata()})
+            few = len(counts) < 7  # numbers of pairs
+            axis.xaxis.set_major_locator(FixedLocator(counts) if few else LogLocator(subs=(1, 3)))
             axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
             axis.minorticks_off()
     for color, marker, label in keys if len(keys) > 1 else ():
@@ -525,7 +527,9 @@ def rereading() -> Block:
 
 def mechanisms() -> Block:
     lines = []
-    groups = grouped(rows("hypotheses"), "question", "data", "pairs", "base")
+    shown = [row for row in rows("hypotheses") if "Table" not in row["question"]]  # of a paper
+    found = sorted(shown, key=lambda row: (row["question"], int(row["pairs"])))
+    groups = grouped(found, "question", "data", "pairs", "base")
     for (question, data, pairs, base), found in groups.items():
         first = [
             question,
@@ -535,7 +539,7 @@ def mechanisms() -> Block:
         for row in found:
             low, difference, high = (100 * float(row[n]) for n in ("low", "difference", "high"))
             verdict = row["verdict"] if row["verdict"] in ("better", "worse") else "–"
-            cells = [f"{difference:+.1f}", f"{low:+.1f} to {high:+.1f}", verdict]
+            cells = [f"{difference:+.1f}", f"{low:+.1f}, {high:+.1f}", verdict]
             lines.append([*first, row["setting"], *cells])
             first = ["", "", ""]
     return table("mechanism,pairs,base,with,difference,95% interval,verdict", lines, 4), None
@@ -572,7 +576,7 @@ def probes() -> Block:
 BLOCKS = (
     which_model, defaults, few_pairs, papers_models, public_codes, small_matchers, similarity,
     speed, gpu, robustness, calibration, mining, ranking, imperfect, damaged_files, serving,
-    rereading, mechanisms, probes,
+    rereading, mechanisms, scaling, probes,
 )  # fmt: skip
 
 
@@ -621,7 +625,8 @@ def filled(page: Path, text: str) -> str:
             shown = [f"![{block.__name__.replace('_', ' ')}]({picture})", ""] if draw else []
             before, _, rest = text.partition(mark)
             after = rest.partition(END)[2]
-            text = "\n".join([before + mark, "", *lines, "", *shown, END + after])
+            lines = [*lines, ""] if lines else []
+            text = "\n".join([before + mark, "", *lines, *shown, END + after])
     return text
 
 

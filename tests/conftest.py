@@ -28,7 +28,7 @@ for variable in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_TH
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 XLA_FLAGS = (
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    " --xla_cpu_use_fusion_emitters=false"
+    " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 )
 os.environ.setdefault("XLA_FLAGS", XLA_FLAGS)
 # JAX compiles each operation for each shape; cached, most of them are compiled once.
@@ -108,6 +108,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if running_backend() not in ("", WANTED):
         message = f"KERAS_BACKEND={WANTED}, but Keras runs on {running_backend()}"
         pytest.exit(message, returncode=3)
+    gc.freeze()  # half a million objects that stay: no collection looks at them again
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
