@@ -22,6 +22,7 @@ from keras_sentmatch.applications import get_model_class
 from keras_sentmatch.data import load_pairs, natural_logic_pairs
 from keras_sentmatch.training import load_recipe
 from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.training_data import joined_splits
 
 WORDS = 'encoder.features=["word"]'  # the other features cost half of the time
 SMALL = ["model.units=100", "model.depth=1", WORDS]
@@ -38,7 +39,6 @@ BLOCKS: dict[str, list[str]] = {
     "sfa, softmax of the logits": [SFA, WORDS, f"{CONFIG}={{pre_sigmoid=true}}"],
     "sfa, no selection": [SFA, WORDS, f"{CONFIG}={{selection=false}}"],
 }
-
 
 # The new layers' own rate next to a tenth of it for the backbone.
 PLAIN, OWN = "training.learning_rate=1e-4", "training.backbone_learning_rate=1e-4"
@@ -129,7 +129,10 @@ def main() -> None:
 
 
 def parts_of(name: str, count: int, root: Path, folds: bool) -> Any:
-    """Return the parts of a data set with at most `count` training pairs; with folds, one part."""
+    """Return the parts of a data set with at most `count` training pairs; for folds, one part.
+
+    That part has the training and validation pairs.
+    """
     if name == "generated":
         sizes = {"train": count or 10_000, "validation": 1000, "test": 4000}
         return {
@@ -137,9 +140,11 @@ def parts_of(name: str, count: int, root: Path, folds: bool) -> Any:
             for seed, (part, size) in enumerate(sizes.items())
         }
     parts = dict(load_pairs(f"{name}:{root / name}"))
+    if folds:
+        parts["train"] = joined_splits(parts)
     if count:
         parts["train"] = parts["train"].limit(count)
-    return parts["train"] if folds else parts  # what is in no fold is measured by nobody
+    return parts["train"] if folds else parts
 
 
 def answer(

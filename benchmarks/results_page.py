@@ -106,9 +106,8 @@ def save(
         axis.grid(color="lightgray", linewidth=0.5)
         axis.set_axisbelow(True)
         if axis.get_xscale() == "log":
-            counts = sorted({x for line in axis.get_lines() for x in line.get_xdata()})
-            few = len(counts) < 7  # numbers of pairs
-            axis.xaxis.set_major_locator(FixedLocator(counts) if few else LogLocator(subs=(1, 3)))
+            if not isinstance(axis.xaxis.get_major_locator(), FixedLocator):
+                axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
             axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
             axis.minorticks_off()
     for color, marker, label in keys if len(keys) > 1 else ():
@@ -162,6 +161,7 @@ def curves(ylabel: str, panels: dict[str, dict[str, list[tuple[float, ...]]]]) -
                 x, y, error = zip(*sorted(points))
                 axis.errorbar(x, y, error, color=color, marker=marker, capsize=2, label=name)
             axis.set(xlabel="training pairs", ylabel=ylabel, xscale="log")
+            axis.set_xticks(sorted({x for points in lines.values() for x, *_ in points}))
             axis.legend(fontsize=8)
         save(figure, panels, [], png)
 

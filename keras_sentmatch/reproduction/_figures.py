@@ -120,8 +120,8 @@ def _draw_lines(axis: Any, artefact: Artefact, cells: Cells, models: Sequence[st
     axis.set_xlabel(artefact.vary.label or artefact.vary.setting if artefact.vary else "")
     axis.set_ylabel(_units(artefact))
     axis.grid(color="lightgray", linewidth=0.5)
-    beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
-    axis.legend(fontsize="small", **(beside if len(axis.get_lines()) > 5 else {}))
+    outside = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
+    axis.legend(fontsize="small", **(outside if len(axis.get_lines()) > 5 else {}))
 
 
 def _set_colors(axis: Any, count: int) -> None:

@@ -35,7 +35,7 @@ def test_every_model(name, options, tmp_path):
             variable.assign(variable * 0.1)
     content, facts = model_of(matcher)
     model = OnnxModel(content, facts, tmp_path / "model.onnx")
-    for rows, length in ((1, None), (4, 20)):
+    for rows, length in ((1, None), (4, None), (4, 20)):
         arrays = matcher.encoder.encode(FIRST[:rows], SECOND[:rows], length=length)
         want = record.run(matcher.model, {n: arrays[n] for n in matcher.model.input})
         np.testing.assert_allclose(model(arrays), want, atol=1e-5, err_msg=f"{rows} {length}")
