@@ -1,9 +1,7 @@
 """scikit-learn estimators that train matchers."""
 
 import json
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -82,10 +80,8 @@ class _SentencePairEstimator(BaseEstimator):
             ) from error
         state = np.random.get_state()  # training seeds NumPy, too
         try:
-            with tempfile.TemporaryDirectory() as folder:
-                out = Path(folder) / "run"
-                options: dict[str, Any] = {"progress": self.verbose, "baseline": False}
-                result = train(recipe, dict(zip(("train", "validation"), parts)), out, **options)
+            options: dict[str, Any] = {"progress": self.verbose, "baseline": False}
+            result = train(recipe, dict(zip(("train", "validation"), parts)), None, **options)
         finally:
             np.random.set_state(state)
         self.matcher_, self.metrics_ = result.matcher, result.metrics

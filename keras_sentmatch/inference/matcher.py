@@ -50,6 +50,7 @@ from keras_sentmatch.inference.unseen_words import (
     write_rows,
 )
 from keras_sentmatch.safety import cache_folder, working_folder
+from keras_sentmatch.text.tags import english_antonyms
 from keras_sentmatch.vectors.built_in import WordTable, english_share, load_word_table
 from keras_sentmatch.version import __version__
 
@@ -339,13 +340,21 @@ class Matcher(BaseMatcher):
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             weights = {name: arrays[name].astype(np.float32) for name in arrays.files}
         table = load_word_table()
-        encoder = PairEncoder(table.words, (), features=("word",), max_length=_SIMILARITY_LENGTH)
+        encoder = PairEncoder(
+            table.words,
+            (),
+            features=("word", "antonym"),
+            antonyms=english_antonyms(),
+            max_length=_SIMILARITY_LENGTH,
+        )
         model = RE2(
             vocabulary_size=encoder.vocabulary_size + BLOCK,
             num_classes=1,
             embedding_dim=table.dim,
             units=len(weights["hidden/bias"]),
             prediction="exchangeable",
+            exact_match=True,
+            antonym=True,
             name=SIMILARITY,
         )
         model.set_word_vectors(np.pad(table.matrix(), [(2, BLOCK), (0, 0)]))

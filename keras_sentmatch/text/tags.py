@@ -1,14 +1,15 @@
-"""Part-of-speech tags and antonyms, from the data or from spaCy and WordNet."""
+"""Part-of-speech tags, from the data or from spaCy, and WordNet with its antonyms."""
 
 import difflib
 import functools
+import importlib.resources
 import importlib.util
 import io
 import itertools
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,17 +94,15 @@ def spacy_tagger(model: str) -> Tagger:
     return tag
 
 
-def wordnet_antonyms(words: Collection[str]) -> list[tuple[str, str]]:
-    """Return the pairs of antonyms among `words`, in lower case, by WordNet."""
-    wordnet = load_wordnet()
-    known = {word.lower() for word in words}
-    found = set()
-    for word in known:
-        for lemma in (lemma for synset in wordnet.synsets(word) for lemma in synset.lemmas()):
-            if lemma.name().lower() == word:
-                others = {other.name().lower() for other in lemma.antonyms()} & known
-                found |= {tuple(sorted((word, other))) for other in others}
-    return sorted((a, b) for a, b in found)
+@functools.cache
+def english_antonyms() -> tuple[tuple[str, str], ...]:
+    """Return pairs of English antonyms from WordNet, with inflected forms, in lower case.
+
+    `benchmarks/antonyms.py` makes their file: lines of a word and its antonyms.
+    """
+    file = importlib.resources.files("keras_sentmatch.text") / "antonyms.txt"
+    lines = map(str.split, file.read_text("utf-8").splitlines())
+    return tuple((word, other) for word, *others in lines for other in others)
 
 
 @functools.cache

@@ -56,6 +56,15 @@ def fits_similarity(recipe: Recipe, train: PairDataset) -> bool:
     return english or source == "table"
 
 
+def with_its_features(recipe: Recipe) -> Recipe:
+    """Return a recipe of RE2 or a hybrid with the flags that the built-in matcher reads."""
+    if recipe.name not in ("hybrid", "re2"):
+        return recipe
+    features = dict.fromkeys((*(recipe.encoder.features or ("word",)), "antonym"))
+    encoder = replace(recipe.encoder, features=tuple(features))
+    return replace(recipe, encoder=encoder, model={"exact_match": True, **recipe.model})
+
+
 def adapted(
     recipe: Recipe, splits: Mapping[str, PairDataset], searching: bool = False
 ) -> tuple[Recipe, list[str]]:
@@ -103,6 +112,8 @@ def adapted(
             )
             # Words of one fold, or of the test pairs, could change what "auto" vectors are.
             recipe = replace(recipe, vectors=replace(recipe.vectors, source="table"))
+    if chosen.get("init", training.init) == SIMILARITY and is_packaged(Path(SIMILARITY)):
+        recipe = with_its_features(recipe)
     return recipe.with_training(**chosen) if chosen else recipe, notes
 
 

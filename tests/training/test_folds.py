@@ -162,9 +162,7 @@ def test_a_run_with_folds_goes_on_after_a_kill(tmp_path):
         (3, [0.9, 0.8], 3),
     ],
 )
-def test_folds_stop_after_three_worse_epochs_or_half_the_patience(
-    patience, accuracies, rounds, tmp_path
-):
+def test_folds_stop_after_three_worse_epochs_or_half_the_patience(patience, accuracies, rounds):
     seen = []
 
     def build(name, **config):
@@ -178,7 +176,7 @@ def test_folds_stop_after_three_worse_epochs_or_half_the_patience(
         return model
 
     settings = {"splits": few_splits(), "epochs": 9, "folds": 3, "patience": patience}
-    metrics = tiny_run(tmp_path / "a", build=build, **settings).metrics
+    metrics = tiny_run(None, build=build, **settings).metrics
     assert len(seen) == 3 * rounds and metrics["best_epoch"] == 1
 
 

@@ -74,6 +74,16 @@ def test_a_run_learns_and_writes_its_folder(task, finished):
     assert again.training == tiny_recipe(epochs=5, plateau_factor=0.85).training
 
 
+def test_without_a_folder_only_the_matcher_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = tiny_run(None, epochs=1)
+    assert found.folder is None and not list(tmp_path.iterdir())
+    pair = tiny_splits()["test"]
+    assert found.matcher.predict_proba(pair).shape == (len(pair), 2)
+    found.matcher.save(tmp_path / "later")
+    assert Matcher.load(tmp_path / "later").label_names == found.matcher.label_names
+
+
 def test_a_finished_run_is_never_overwritten(finished):
     with pytest.raises(InputError, match="already holds a finished run"):
         tiny_run(finished("classification").folder)
@@ -119,7 +129,7 @@ def test_word_vectors_are_put_in(tmp_path):
     assert load_recipe("tiny", file=tmp_path / "a" / "recipe.toml").vectors.dim == 3
 
 
-def test_the_seed_decides_the_first_weights(tmp_path):
+def test_the_seed_decides_the_first_weights():
     first = []
 
     def build(name, **config):
@@ -127,8 +137,8 @@ def test_the_seed_decides_the_first_weights(tmp_path):
         first.append(model.get_weights()[0])
         return model
 
-    for number, seed in enumerate((1, 1, 2)):
-        tiny_run(tmp_path / str(number), build=build, epochs=1, options={"seed": seed})
+    for seed in (1, 1, 2):
+        tiny_run(None, build=build, epochs=1, options={"seed": seed})
     np.testing.assert_array_equal(first[0], first[1])
     assert not np.array_equal(first[1], first[2])
 
@@ -181,7 +191,7 @@ def test_batches_have_few_shapes_and_the_screen_says_how_many(tmp_path, caplog):
         model = build_tiny(name, **config)
         return Counting(model.input, model.output, name=name)
 
-    tiny_run(tmp_path / "run", build=build, batch_size=16, epochs=2)
+    tiny_run(None, build=build, batch_size=16, epochs=2)
     # Two lengths, or three, and the short batch at the end.
     assert len(shapes[True]) <= 4 and len(shapes[False]) <= 3
     # Keras also builds its state with a training batch, which compiles nothing.
@@ -190,13 +200,13 @@ def test_batches_have_few_shapes_and_the_screen_says_how_many(tmp_path, caplog):
 
 
 @pytest.mark.backend("tensorflow")
-def test_a_trained_model_takes_sentences_of_different_lengths(tmp_path):
+def test_a_trained_model_takes_sentences_of_different_lengths():
     words = [" ".join(["red"] * (1 + n % 30)) for n in range(80)]
     pairs = PairDataset(words, words, [n % 2 for n in range(80)], label_names=["no", "yes"])
     tables = {"encoder": {"features": ["word"]}, "vectors": {"dim": 8}, "model": {"units": 8}}
     recipe = Recipe.from_tables("re2", **tables, training={"epochs": 1, "batch_size": 8})
     splits = {"train": pairs, "validation": pairs}
-    model = train(recipe, splits, tmp_path, progress=False, baseline=False).matcher.model
+    model = train(recipe, splits, None, progress=False, baseline=False).matcher.model
     ids = {f"word_ids_{side}": np.ones((8, length), "int32") for side, length in ((1, 7), (2, 4))}
     padded = {**ids, "word_ids_2": np.pad(ids["word_ids_2"], [(0, 0), (0, 3)])}
     labels = np.zeros(8, "int32")
@@ -205,7 +215,7 @@ def test_a_trained_model_takes_sentences_of_different_lengths(tmp_path):
 
 
 @pytest.mark.parametrize("asked", [{}, {"trainable_embedding": False}])
-def test_random_vectors_are_trained(asked, tmp_path):
+def test_random_vectors_are_trained(asked):
     """Also by models whose word vectors are fixed by default."""
     assert get_model_class("drr_net").arguments()["trainable_embedding"].default is False
     seen = {}
@@ -216,5 +226,5 @@ def test_random_vectors_are_trained(asked, tmp_path):
 
     tables = {"encoder": {"features": ["word"]}, "vectors": {"source": "none", "dim": 8}}
     recipe = Recipe.from_tables("drr_net", **tables, model=asked, training={"epochs": 1})
-    tiny_run(tmp_path / "a", recipe=recipe, build=build)
+    tiny_run(None, recipe=recipe, build=build)
     assert seen["trainable_embedding"] is True

@@ -34,7 +34,7 @@ def no_dropout(name, **config):
     "settings, weight, wanted",
     [({"class_weight": "balanced"}, None, 0.5), ({"class_weight": {"no": 0.5}}, (1.5, 1.0), 0.25)],
 )
-def test_the_answers_follow_the_weights(tmp_path, settings, weight, wanted):
+def test_the_answers_follow_the_weights(settings, weight, wanted):
     """All pairs are the same, so a model can only learn how often the answer is yes."""
     splits = {"train": noisy(200, 0, weight), "validation": noisy(50, 1)}
     more = {"epochs": 20, "patience": 20, "learning_rate": 0.05, "batch_size": 100}
@@ -48,7 +48,7 @@ def test_the_answers_follow_the_weights(tmp_path, settings, weight, wanted):
             found.append(float(self.model.predict_on_batch(batch)[0, 1]))
 
     options = {"callbacks": [Last()]}
-    tiny_run(tmp_path / "a", splits=splits, build=no_dropout, options=options, **more, **settings)
+    tiny_run(None, splits=splits, build=no_dropout, options=options, **more, **settings)
     assert found[-1] == pytest.approx(wanted, abs=0.06)
 
 
@@ -170,13 +170,13 @@ def test_the_convention_of_sick_is_neutral():
         assert names[made.labels[0]] == label
 
 
-def test_only_training_sees_made_pairs(tmp_path):
+def test_only_training_sees_made_pairs():
     splits = {role: pairs(n, role) for role, n in (("train", 60), ("validation", 20), ("test", 20))}
     recipe = Recipe.from_tables(
         "tiny", vectors={"source": "none", "dim": 8}, training={"epochs": 1}
     )
     recipe = recipe.with_training(augment=("NumWord",))
-    result = tiny_run(tmp_path / "more", splits=splits, recipe=recipe)
+    result = tiny_run(None, splits=splits, recipe=recipe)
     assert result.metrics["made_pairs"] == {"NumWord": 18}
     assert result.metrics["rows"] == {"train": 60, "validation": 20, "test": 20}
     numbers = {"eight", "nine", "ten", "eleven", "twelve"}
