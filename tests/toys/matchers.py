@@ -31,9 +31,11 @@ SIZES: dict[str, dict[str, Any]] = {
     "esim": {"units": 4},
     "hybrid": {"units": 4, "blocks": 2},
     "hyper_lstm": {"units": 4, "hyper_units": 3, "embedding_units": 2},
+    "infersent": {"units": 4, "hidden_units": 5},
     "ladra_net": {"hidden_filters": 4, "attention_units": 4, "steps": 3},
     "re2": {"units": 4, "blocks": 2},
     "rlstm": {"units": 4},
+    "shortcut_stacked": {"units": (3, 4, 5), "hidden_units": (6,)},
 }
 
 
