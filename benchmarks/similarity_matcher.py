@@ -55,8 +55,9 @@ PAIRS = Path(__file__).parent / "judge_pairs.tsv"
 RESULTS = measuring.Results("similarity_matcher")
 UNITS, BATCH, CHUNK, LENGTH = 75, 128, 40, 48
 NEAREST, NEAR, WORD = 1000, 10, re.compile(r"[^\W\d_]{3,}")
-FIRST, SECOND = (3500, 2e-3), (900, 1e-3)  # steps and highest learning rate
-TAUGHT, TRIPLES, MARGIN = 60_000, 32, 0.25  # pairs and triples per batch of the second step
+FIRST, SECOND = (3500, 2e-3), (1200, 1e-3)  # steps and highest learning rate
+TAUGHT, TRIPLES, MARGIN = 80_000, 32, 0.25  # pairs and triples per batch of the second step
+EACH = 8000  # triples of one kind
 SAME, APART = 0.83, 0.75  # cosine of a paraphrase; factor of a pair that is set apart
 SHARES = (0.0, 0.4, 0.6, 0.8, 1.0)  # of the second step in the mean
 LOST = 0.002  # what STS-B may lose for it
@@ -165,14 +166,17 @@ def rule_triples(root: Path, cache: Path, texts: list[str]) -> dict[str, list[li
     kept = cache / "rules.json"
     if not kept.exists():
         short = [text for text in texts if 3 < len(text.split()) <= 18]
-        parts = {"held out": short[:8000], "taught": short[8000:18_000]}
+        parts = {"held out": short[:8000], "taught": short[8000:28_000]}
         made = {}
         for name, part in parts.items():
             rules = Rules(root / "lexicon", random.Random(0), held_out=name == "held out")
-            made[name] = changed_sentences(part, rules)
+            of_kind: dict[str, list[Any]] = {}
+            for row in changed_sentences(part, rules):
+                of_kind.setdefault(row[0], []).append(row)
+            made[name] = [row for found in of_kind.values() for row in found[:EACH]]
         kept.write_text(json.dumps(made))
-    found: dict[str, list[list[str]]] = json.loads(kept.read_text())
-    return found
+    triples: dict[str, list[list[str]]] = json.loads(kept.read_text())
+    return triples
 
 
 def set_apart(one: str, two: str, context: Entries) -> bool:

@@ -67,9 +67,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """The whole suite runs in up to four processes; files named on the command line in one."""
+    """The whole suite runs in up to four processes, files named on the command line in one.
+
+    There is one more than processors, as many tests wait for a process that they start.
+    """
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    return min(os.cpu_count() or 1, 4) if whole else 0
+    return min((os.cpu_count() or 1) + 1, 4) if whole else 0
 
 
 def pytest_report_header(config: pytest.Config) -> str:
