@@ -535,10 +535,19 @@ def rereading() -> Block:
     return table(head, lines, 0), dots("test accuracy, percent, by words read", {"": panel})
 
 
+DECIDED = ("better", "worse")
+
+
 def mechanisms() -> Block:
     lines = []
     shown = [row for row in rows("hypotheses") if "Table" not in row["question"]]  # of a paper
     found = sorted(shown, key=lambda row: (row["question"], int(row["pairs"])))
+    last = {(row["question"], row["setting"]): row["pairs"] for row in found}
+    found = [  # the picture of `scaling` has the others
+        row
+        for row in found
+        if row["verdict"] in DECIDED or row["pairs"] == last[row["question"], row["setting"]]
+    ]
     groups = grouped(found, "question", "data", "pairs", "base")
     for (question, data, pairs, base), found in groups.items():
         first = [
@@ -548,7 +557,7 @@ def mechanisms() -> Block:
         ]
         for row in found:
             low, difference, high = (100 * float(row[n]) for n in ("low", "difference", "high"))
-            verdict = row["verdict"] if row["verdict"] in ("better", "worse") else "–"
+            verdict = row["verdict"] if row["verdict"] in DECIDED else "–"
             cells = [f"{difference:+.1f}", f"{low:+.1f}, {high:+.1f}", verdict]
             lines.append([*first, row["setting"], *cells])
             first = ["", "", ""]

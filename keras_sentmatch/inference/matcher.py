@@ -313,11 +313,11 @@ class Matcher(BaseMatcher):
     def similarity(cls) -> "Matcher":
         """Return the built-in matcher: how similar two English sentences are, without training.
 
-        It is RE2 with 75 units on the built-in word vectors. It was taught the cosines that
-        all-MiniLM-L6-v2 gives to pairs of sentences of SNLI, MultiNLI, PAWS, QNLI and BoolQ, without
-        their labels, and that a negation, an antonym, another number or a swapped role lowers the
-        score. It sees most negations, about half of the numbers, few antonyms, and hardly any
-        swapped roles. Scores are from 0 for unrelated sentences to 1 for the same meaning. The order
+        It is RE2 with 75 units on the built-in word vectors, with flags for words that the other
+        sentence has, or whose antonym it has. It was taught the cosines that all-MiniLM-L6-v2 gives
+        to pairs of sentences of SNLI, MultiNLI, PAWS, QNLI and BoolQ, without their labels, and that
+        a negation, an antonym, another number or a swapped role lowers the score. It sees nearly all
+        negations and numbers, and four in five antonyms and swapped roles. Scores are from 0 for unrelated sentences to 1 for the same meaning. The order
         of the two sentences changes nothing. Equal sentences score 1, and an empty one scores 0 next
         to any other.
         `training.init = "similarity"` starts training from its weights.
