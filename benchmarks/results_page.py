@@ -348,7 +348,7 @@ def which_model() -> Block:
 def similarity() -> Block:
     titles = {"stsb": "STS-B", "sick": "SICK", "negation": "negation", "antonym": "antonym"}
     titles |= {"number": "number", "role": "role swap", "paraphrase": "paraphrases"}
-    kinds = {"seed": "taught again, three seeds", "without-rules": "without the rules"}
+    kinds = {"seed": "mean of {} teachings", "without-rules": "without the rules"}
     kinds |= {"without-teacher": "without the encoder"}
     found: dict[str, list[Any]] = {}
     for row in rows("similarity_matcher"):
@@ -356,11 +356,12 @@ def similarity() -> Block:
         found.setdefault(name, []).append(row)
     lines = [
         [
-            model,
+            model.format(len(several)),
             *(said(numbers(several, name, 100)) for name in titles),
             said(numbers(several, "pairs_per_second"), 0),
         ]
         for model, several in found.items()
+        if len(several) > 1 or "{}" not in model
     ]
     return table(f"model,{','.join(titles.values())},pairs/s", lines), None
 
