@@ -317,9 +317,9 @@ class Matcher(BaseMatcher):
         sentence has, or whose antonym it has. It was taught the cosines that all-MiniLM-L6-v2 gives
         to pairs of sentences of SNLI, MultiNLI, PAWS, QNLI and BoolQ, without their labels, and that
         a negation, an antonym, another number or a swapped role lowers the score. It sees nearly all
-        negations and numbers, and four in five antonyms and swapped roles. Scores are from 0 for unrelated sentences to 1 for the same meaning. The order
-        of the two sentences changes nothing. Equal sentences score 1, and an empty one scores 0 next
-        to any other.
+        negations and numbers, and four in five antonyms and swapped roles. Scores are from 0 for
+        unrelated sentences to 1 for the same meaning. The order of the two sentences changes nothing.
+        Equal sentences score 1, and an empty one scores 0 next to any other.
         `training.init = "similarity"` starts training from its weights.
 
         Example:
