@@ -26,7 +26,6 @@ def opposed(wordnet: Any) -> Iterator[tuple[str, str, str]]:
     for synset in wordnet.all_synsets():
         for lemma in synset.lemmas():
             for other in lemma.antonyms():
-                yield lemma.name(), other.name(), "a" if synset.pos() == "s" else synset.pos()
                 theirs = other.synset()
                 if synset.pos() in "as":
                     near = [theirs, *theirs.similar_tos()]

@@ -69,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """The whole suite runs in up to four processes, files named on the command line in one.
 
-    There is one more than processors, as many tests wait for a process that they start.
+    The suite uses one process more than there are processors, because tests often wait for a subprocess.
     """
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     return min((os.cpu_count() or 1) + 1, 4) if whole else 0

@@ -88,7 +88,7 @@ def train(
 
     Raises:
         InputError: Splits are missing, unlabeled or differ in their labels; `out` holds a run, or
-            with `resume` another one; or the recipe does not fit the data.
+            with `resume` another one or none; or the recipe does not fit the data.
         KeyboardInterrupt: Ctrl-C before the end of the first epoch, when there is nothing to keep.
 
     Example:
@@ -102,9 +102,8 @@ def train(
     ```
     """
     start = time.perf_counter()
-    home: AbstractContextManager[Any] = nullcontext(out)
-    if out is None:
-        home = tempfile.TemporaryDirectory()
+    if resume and out is None:
+        raise InputError("There is nothing to resume without a run folder. Pass its path as `out`.")
     if seed is not None:
         recipe = recipe.with_training(seed=seed)
     check_recipe(recipe, splits, own_model=build is not None)
@@ -112,6 +111,9 @@ def train(
     for note in notes:
         log.info(note)
     identity = run_identity(recipe, splits)
+    home: AbstractContextManager[Any] = nullcontext(out)
+    if out is None:
+        home = tempfile.TemporaryDirectory()
     with home as place, locked(folder := Path(place)), _full_disk_explained(folder):
         state = check_folder(folder, identity, resume)
         if resume:

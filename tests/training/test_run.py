@@ -82,6 +82,8 @@ def test_without_a_folder_only_the_matcher_is_kept(tmp_path, monkeypatch):
     assert found.matcher.predict_proba(pair).shape == (len(pair), 2)
     found.matcher.save(tmp_path / "later")
     assert Matcher.load(tmp_path / "later").label_names == found.matcher.label_names
+    with pytest.raises(InputError, match="nothing to resume without a run folder. Pass its path"):
+        tiny_run(None, options={"resume": True})
 
 
 def test_a_finished_run_is_never_overwritten(finished):
