@@ -1,11 +1,12 @@
 """Make keras_sentmatch/text/antonyms.txt, the antonyms of the feature `antonym`, from WordNet 3.0.
 
-    apt install wordnet-base && pip install nltk
+    apt install wordnet-base wamerican && pip install nltk
     python benchmarks/antonyms.py
 
 They are WordNet's antonyms, the other words of these verbs, nouns and adverbs, and the adjectives that WordNet
 calls similar to an antonym (`cold`, so `hot` and `chilly`). Both words must occur in WordNet's tagged texts.
-Inflected forms stand next to the same form of the other word. A line has a word and its antonyms.
+Inflected forms that a dictionary of American English has stand next to the same form of the other word.
+A line has a word and its antonyms.
 """
 
 import re
@@ -17,6 +18,7 @@ from typing import Any
 from keras_sentmatch.text.tags import load_wordnet
 
 FILE = Path(__file__).parents[1] / "keras_sentmatch" / "text" / "antonyms.txt"
+DICTIONARY = Path("/usr/share/dict/american-english")
 ENDINGS = {"v": ["s", "ed", "ing"], "n": ["s"], "a": ["er", "est"], "r": []}
 VOWELS = "aeiou"
 
@@ -64,8 +66,10 @@ def inflected(word: str, ending: str) -> str:
     return word + ending
 
 
-def forms(word: str, part: str, known: dict[tuple[str, str], set[str]]) -> list[set[str]]:
-    """Return the word, and one set of forms for each ending of its part of speech."""
+def forms(
+    word: str, part: str, known: dict[tuple[str, str], set[str]], words: set[str]
+) -> list[set[str]]:
+    """Return the word, and one set of forms among `words` for each ending of its part of speech."""
     made, special = [{word}], known.get((part, word), set())
     for ending in ENDINGS[part]:
         if ending == "ed":
@@ -75,7 +79,7 @@ def forms(word: str, part: str, known: dict[tuple[str, str], set[str]]) -> list[
         else:
             own = {form for form in special if form.endswith(ending[-1])}
         longer = part == "a" and len(re.findall("[aeiouy]+", word)) > 1 and word[-1] != "y"
-        made.append(own or (set() if longer else {inflected(word, ending)}))
+        made.append(words & (own or (set() if longer else {inflected(word, ending)})))
     return made
 
 
@@ -83,6 +87,7 @@ def antonyms() -> set[tuple[str, str]]:
     """Return the pairs of words, each pair in the order of the alphabet."""
     wordnet = load_wordnet()
     known, pairs = irregular(wordnet), set()
+    words = set(DICTIONARY.read_text("utf-8").lower().split())
     counts: dict[str, int] = defaultdict(int)
     for lemma in (lemma for synset in wordnet.all_synsets() for lemma in synset.lemmas()):
         counts[lemma.name().lower()] += lemma.count()
@@ -90,7 +95,7 @@ def antonyms() -> set[tuple[str, str]]:
         one, two = one.lower(), two.lower()
         usable = (word.isascii() and word.isalpha() and counts[word] for word in (one, two))
         if len(one) > 1 < len(two) and all(usable):
-            for these, those in zip(forms(one, part, known), forms(two, part, known)):
+            for these, those in zip(forms(one, part, known, words), forms(two, part, known, words)):
                 pairs |= {tuple(sorted((a, b))) for a in these for b in those if a != b}
     return pairs
 

@@ -221,6 +221,17 @@ def fresh_state() -> Iterator[None]:
         sys.modules["keras"].config.set_dtype_policy("float32")
 
 
+@pytest.fixture
+def quick_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small random weights for orthogonal ones, whose decomposition takes 10 s where layers are wide."""
+    import keras
+
+    def small(self: object, shape: tuple[int, ...], dtype: str | None = None) -> object:
+        return keras.random.normal(shape, stddev=shape[0] ** -0.5, dtype=dtype)
+
+    monkeypatch.setattr(keras.initializers.OrthogonalInitializer, "__call__", small)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def few_compiled_programs() -> Iterator[None]:
     """JAX keeps every program it compiled in memory: thousands of them crash the process."""

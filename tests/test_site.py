@@ -25,15 +25,12 @@ ANCHOR = re.compile(r"""\b(?:id|name)=["']?([^"'\s>]+)""")
 PRIVATE = re.compile(r"\._(?!_)\w*$")  # the last part: a `_module` may hold what is public
 
 
-@pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as strictly as mkdocs can."""
-    folder = tmp_path_factory.mktemp("site")
+def build(folder: Path) -> None:
+    """Build the site, as strictly as mkdocs can."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
-    return folder
 
 
 def network_sources(text: str) -> list[str]:
@@ -77,30 +74,26 @@ def inventory(site: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_reference_has_every_public_name_and_no_private_one(site: Path) -> None:
-    names = inventory(site)
-    assert sorted(public_names() - set(names)) == []
-    assert [name for name in names if PRIVATE.search(name)] == []
+def test_the_site(tmp_path: Path) -> None:
+    """One test, since it takes 15 s to build the site, and each process would build one."""
+    build(tmp_path)
+    names = inventory(tmp_path)
+    assert sorted(public_names() - set(names)) == [], "the reference lacks a public name"
+    assert [name for name in names if PRIVATE.search(name)] == [], "it has a private one"
 
-
-@pytest.mark.slow
-def test_reading_the_site_needs_no_network(site: Path) -> None:
-    files = [path for kind in ("html", "css") for path in site.rglob(f"*.{kind}")]
+    files = [path for kind in ("html", "css") for path in tmp_path.rglob(f"*.{kind}")]
     assert len(files) > 60
     found = {path.name: network_sources(path.read_text("utf-8")) for path in files}
-    assert {name: sources for name, sources in found.items() if sources} == {}
+    needs = {name: sources for name, sources in found.items() if sources}
+    assert needs == {}, "reading the site needs a network"
+    assert dead_links(tmp_path) == []
 
-
-@pytest.mark.slow
-def test_links_lead_to_files_and_anchors(site: Path) -> None:
-    assert dead_links(site) == []
-
-
-@pytest.mark.slow
-def test_equations_are_drawn_without_a_script(site: Path) -> None:
-    pages = [path.read_text("utf-8") for path in site.rglob("*.html")]
-    assert not [text for text in pages if 'class="arithmatex"' in text]
-    assert sum(text.count("<math ") for text in pages) > 50
+    pages = [path.read_text("utf-8") for path in tmp_path.rglob("*.html")]
+    drawn = sum(text.count("<math ") for text in pages)
+    assert not [text for text in pages if 'class="arithmatex"' in text], (
+        "an equation needs a script"
+    )
+    assert drawn > 50
 
 
 # --- these tests can fail ---

@@ -20,7 +20,7 @@ import random
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -378,13 +378,14 @@ def _quantified_label(
 Part = Literal["train", "validation", "test"]
 _SPLITS: dict[Part, range] = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
 _TRIES = 12  # hypotheses drawn per premise
-_Votes = defaultdict[str, list[int]]
+# How often a feature was seen with each label, and how much that differs from an even share.
+_Votes = defaultdict[str, tuple[list[int], list[float]]]
 
 
 def _generate(n: int, seed: int, split: Part) -> Iterator[tuple[str, str, int]]:
     """Yield pairs in threes: a premise with one hypothesis per label."""
     rng = random.Random(f"{seed} {split}")
-    votes: _Votes = defaultdict(lambda: [0, 0, 0])
+    votes: _Votes = defaultdict(lambda: ([0, 0, 0], [0.0, 0.0, 0.0]))
     seen: set[str] = set()
     while n > 0:
         kind: Any = Quantified if rng.random() < 0.65 else Relational
@@ -425,15 +426,17 @@ def _hypotheses(
         if code % 10 not in _SPLITS[split] and code < _code(text):
             continue
         features = _features(words, set(hypothesis.split()))
-        counted = ((votes[feature][label], sum(votes[feature])) for feature in features)
         # The sum is exact, because the order of the set differs between processes.
-        bias = math.fsum((3 * count - total) / (total + 10) for count, total in counted)
+        bias = math.fsum([votes[feature][1][label] for feature in features])
         if label not in best or bias < best[label][0]:
             best[label] = (bias, hypothesis, features)
     if len(best) == len(LABELS):
         for label, (_, _, features) in best.items():
             for feature in features:
-                votes[feature][label] += 1
+                counts, bias_of = votes[feature]
+                counts[label] += 1
+                total = sum(counts)
+                bias_of[:] = [(3 * count - total) / (total + 10) for count in counts]
     return {label: hypothesis for label, (_, hypothesis, _) in best.items()}
 
 
@@ -470,5 +473,10 @@ def natural_logic_pairs(n: int, *, seed: int, split: Part = "train") -> PairData
         raise InputError(f"split={split!r} does not exist. Use {', '.join(_SPLITS)}.")
     if n < 1:
         raise InputError(f"n={n} is too small. Ask for at least one pair.")
-    first, second, labels = zip(*_generate(n, seed, split))
+    first, second, labels = _columns(n, seed, split)
     return PairDataset(first, second, labels, label_names=LABELS, name="embedded", split=split)
+
+
+@lru_cache(maxsize=4)  # ten thousand pairs take 2 s
+def _columns(n: int, seed: int, split: Part) -> tuple[tuple[Any, ...], ...]:
+    return tuple(zip(*_generate(n, seed, split)))

@@ -101,7 +101,7 @@ test_arguments_of_stacked = arguments_act(
 )
 
 
-def test_published_sizes():
+def test_published_sizes(quick_weights):
     """40M of BiLSTM-Max and 29M of Residual stacked (SNLI's list, and DRCN's Table 2)."""
     words = {"vocabulary_size": 3, "embedding_dim": 300}
     encoder = InferSent(**words, **InferSent.presets["paper"])

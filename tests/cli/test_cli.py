@@ -232,7 +232,7 @@ def test_a_model_is_described_by_its_docstring(capsys):
     assert all(argument["meaning"].endswith(".") for argument in arguments), "to the last one"
 
 
-def test_the_list_of_models_fits_a_terminal_and_is_right(capsys):
+def test_the_list_of_models_fits_a_terminal_and_is_right(capsys, quick_weights):
     assert run("models") == 0
     out = capsys.readouterr().out
     assert max(map(len, map(str.rstrip, out.splitlines()))) <= 80
