@@ -112,7 +112,8 @@ class Backend:
         seconds = []
         for step in (lambda: subject.step(inputs, labels), lambda: subject.predict(inputs)):
             (once,) = timed([step])
-            seconds.append(statistics.median(timed([step] * int(np.clip(0.5 / once, 1, 20)))))
+            count = 1 if self.toy else int(np.clip(0.5 / once, 1, 20))
+            seconds.append(statistics.median(timed([step] * count)))
         peak = self.peak()
         train, answer = (round(batch_size / s, 1) for s in seconds)
         return {
@@ -192,7 +193,7 @@ def cases(args: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
 def run_all(args: argparse.Namespace, files: dict[str, measuring.Results]) -> None:
     end = time.monotonic() + args.budget
     machine = Machine(args, end)
-    device = machine.ask(args.backends[0], "device").get("device", "")
+    device = ""
     expected: dict[str, Any] = {}
     for kind, case in cases(args):
         if kind not in args.parts:
@@ -202,6 +203,7 @@ def run_all(args: argparse.Namespace, files: dict[str, measuring.Results]) -> No
         if time.monotonic() > end:
             print(f"The budget of {args.budget:.0f} s is spent. Run it again to go on.")
             break
+        device = device or machine.ask(args.backends[0], "device").get("device", "")
         question = {name: value for name, value in case.items() if name != "backend"}
         backend = case["backend"]
         if kind == "speed":

@@ -1,13 +1,14 @@
-"""`keras-sentmatch serve` under load, next to direct `predict`.
+"""`keras-sentmatch serve` under load, next to an encoder behind FastAPI.
 
-    python benchmarks/serving.py --run runs/mine --pairs pairs.tsv --seconds 600
+    apt install wrk
+    python benchmarks/serving.py --run runs/mine --pairs pairs.tsv --encoder path/to/minilm
 
-Starts the command on a free port. For each number of clients, each sends its requests one after the
-other, one pair each, drawn at random from the file. Every response is compared with `predict`; the
-script ends with status 1 if one was wrong. Memory is that of the service in the first and the last
-quarter of the time.
+wrk sends pairs drawn at random over connections that stay open: one pair per request from 1, 8 and 64 clients, then
+32 per request from 8. Both services take turns. First, answers are compared with `predict`: the script ends with
+status 1 if one is wrong. The encoder is the int8 model of a sentence-pair classifier, without a trained last layer.
 """
 
+import argparse
 import http.client
 import json
 import os
@@ -16,7 +17,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,38 +30,110 @@ import numpy as np
 RESULTS = measuring.Results("serving")
 TOLERANCE = 1e-5
 JSON = {"content-type": "application/json"}
+LOADS = ((1, 1), (8, 1), (64, 1), (8, 32))  # clients, pairs per request
+SCRIPT = """
+local bodies = {}
+for line in io.lines(os.getenv("BODIES")) do bodies[#bodies + 1] = line end
+wrk.method, wrk.headers["content-type"] = "POST", "application/json"
+function request() return wrk.format(nil, nil, nil, bodies[math.random(#bodies)]) end
+function done(summary, latency)
+  local e = summary.errors
+  local wrong = e.connect + e.read + e.write + e.status + e.timeout
+  local ms = { latency:percentile(50) / 1000, latency:percentile(95) / 1000 }
+  print(("RESULT %d %d %.2f %.2f"):format(summary.requests, wrong, ms[1], ms[2]))
+end
+"""
+ENCODER = """
+import numpy, onnxruntime, pydantic, sys, tokenizers, uvicorn
+from fastapi import FastAPI
+
+app, folder = FastAPI(), sys.argv[1]
+tokenizer = tokenizers.Tokenizer.from_file(f"{folder}/tokenizer.json")
+tokenizer.enable_truncation(128)
+tokenizer.enable_padding()
+session = onnxruntime.InferenceSession(f"{folder}/int8.onnx", providers=["CPUExecutionProvider"])
+
+class Pair(pydantic.BaseModel):
+    sentence1: str
+    sentence2: str
+
+class Pairs(pydantic.BaseModel):
+    pairs: list[Pair]
+
+def answers(pairs):
+    found = tokenizer.encode_batch([(pair.sentence1, pair.sentence2) for pair in pairs])
+    columns = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+    given = {n: numpy.array([getattr(one, of) for one in found]) for n, of in columns.items()}
+    (logits,) = session.run(None, given)
+    odds = numpy.exp(logits - logits.max(-1, keepdims=True))
+    return (odds / odds.sum(-1, keepdims=True)).tolist()
+
+@app.post("/predict")
+def predict(body: Pairs | Pair):
+    return answers(body.pairs if isinstance(body, Pairs) else [body])
+
+uvicorn.run(app, port=int(sys.argv[2]), log_level="warning")
+"""
 
 
 @contextmanager
-def started(run: str, engine: str, backend: str) -> Iterator[tuple[int, int]]:
-    """Yield the port and the process id of a service."""
-    program = "from keras_sentmatch.cli import main; main()"
-    options = ["serve", run, "--port", "0", "--engine", engine]
+def started(command: list[str], said: str = "") -> Iterator[tuple[int, int]]:
+    """Yield the port and the process id of a service; what it prints says that it is ready."""
     with tempfile.NamedTemporaryFile("r") as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", program, *options],
-            env=measuring.environment(backend),
+            [sys.executable, *command],
+            env=measuring.environment("torch"),
             stderr=open(log.name, "wb"),
         )
         try:
             end = time.monotonic() + 300
-            while not (found := re.search(r"serving .* on \S+:(\d+)", Path(log.name).read_text())):
+            port = int(command[-1])
+            while True:
                 if time.monotonic() > end or process.poll() is not None:
                     raise RuntimeError(f"the service did not start: {Path(log.name).read_text()}")
+                if said and (found := re.search(said, Path(log.name).read_text())):
+                    port = int(found[1])
+                if port and answers(port):
+                    break
                 time.sleep(0.2)
-            yield int(found[1]), process.pid
+            yield port, process.pid
         finally:
             process.terminate()
-            if process.wait(60) != 0:
-                print("the service ended with status", process.returncode)
+            process.wait(60)
 
 
-def resident_mib(process: int) -> int:
-    status = Path(f"/proc/{process}/status").read_text()
-    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) // 1024
+def answers(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    try:
+        connection.request("GET", "/openapi.json")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
 
 
-# === Load ===
+def int8_encoder(encoder: Path, folder: Path) -> None:
+    """Write the int8 model of a sentence-pair classifier on the encoder, and its tokenizer."""
+    import torch
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    AutoTokenizer.from_pretrained(encoder).save_pretrained(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(encoder, num_labels=2).eval()
+    names = ["input_ids", "attention_mask", "token_type_ids"]
+    torch.onnx.export(
+        model,
+        dict.fromkeys(names, torch.ones(2, 8, dtype=torch.int64)),
+        str(folder / "float32.onnx"),
+        input_names=names,
+        output_names=["logits"],
+        dynamic_axes={name: {0: "pairs", 1: "pieces"} for name in names},
+        dynamo=False,
+    )
+    files = (str(folder / f"{name}.onnx") for name in ("float32", "int8"))
+    quantize_dynamic(*files, weight_type=QuantType.QInt8)
+
+
+# === Correct answers ===
 
 
 def same(got: dict[str, Any], want: dict[str, Any]) -> bool:
@@ -73,118 +145,95 @@ def same(got: dict[str, Any], want: dict[str, Any]) -> bool:
     return close and (got["label"] == want["label"] or tie)
 
 
-def client(seed: int, port: int, seconds: float, pairs: list[Any], wanted: list[Any]) -> Any:
-    """Send one pair after the other. Returns the seconds of each, and wrong responses."""
-    rng, connection = random.Random(seed), http.client.HTTPConnection("127.0.0.1", port)
-    times, wrong, end = [], [], time.monotonic() + seconds
-    while (start := time.perf_counter()) and time.monotonic() < end:
-        row = rng.randrange(len(pairs))
-        try:
-            connection.request("POST", "/predict", pairs[row], JSON)
+def wrong_answers(port: int, bodies: list[str], wanted: list[Any]) -> int:
+    """Send each pair from one of eight clients, and count the answers that are not those of `predict`."""
+
+    def client(first: int) -> int:
+        connection, wrong = http.client.HTTPConnection("127.0.0.1", port), 0
+        for body, want in zip(bodies[first::8], wanted[first::8]):
+            connection.request("POST", "/predict", body, JSON)
             response = connection.getresponse()
             answer = json.loads(response.read())
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            wrong.append(repr(error))
-            connection.close()
-            continue
-        times.append(time.perf_counter() - start)
-        if response.status != 200 or not same(answer, wanted[row]):
-            wrong.append((row, answer))
-    return times, wrong
+            wrong += response.status != 200 or not same(answer, want)
+        return wrong
+
+    with ThreadPoolExecutor(8) as pool:
+        return sum(pool.map(client, range(8)))
 
 
-def load(
-    port: int, process: int, clients: int, seconds: float, pairs: list[Any], wanted: list[Any]
-) -> dict[str, Any]:
+# === Load ===
+
+
+def load(port: int, process: int, clients: int, pairs: int, seconds: int, files: Path) -> dict:
     """Return a row for this number of clients at once."""
-    memory: list[int] = []
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(seconds / 40):
-            memory.append(resident_mib(process))
-
-    watching = threading.Thread(target=watch)
-    with ThreadPoolExecutor(clients) as pool:
-        list(pool.map(lambda seed: client(seed, port, 2, pairs, wanted), range(clients)))  # warm
-        watching.start()
-        start = time.perf_counter()
-        found, busy = measuring.busy_while(
-            lambda: list(
-                pool.map(lambda seed: client(seed, port, seconds, pairs, wanted), range(clients))
-            )
+    (files / "load.lua").write_text(SCRIPT)
+    options = [f"-c{clients}", "-t1", "-s", str(files / "load.lua")]
+    url = f"http://127.0.0.1:{port}/predict"
+    bodies = os.environ | {"BODIES": str(files / f"bodies-{pairs}.txt")}
+    for duration in (3, seconds):  # the first to warm up
+        done = subprocess.run(
+            ["wrk", *options, f"-d{duration}s", url], env=bodies, capture_output=True, text=True
         )
-        spent = time.perf_counter() - start
-    ended.set()
-    watching.join()
-    times = np.array([x for times, _ in found for x in times] or [np.nan])
-    wrong = [answer for _, answers in found for answer in answers]
-    for answer in wrong[:3]:
-        print("wrong:", answer)
-    quarter = max(1, len(memory) // 4)
+    found = re.search(r"RESULT (\d+) (\d+) (\S+) (\S+)", done.stdout)
+    if not found:
+        sys.exit(f"wrk said: {done.stdout} {done.stderr}")
+    status = Path(f"/proc/{process}/status").read_text()
     return {
         "clients": clients,
-        "seconds": round(spent),
-        "requests": len(times),
-        "wrong": len(wrong),
-        "pairs_per_s": round(len(times) / spent, 1),
-        "p50_ms": round(1000 * float(np.quantile(times, 0.5)), 1),
-        "p95_ms": round(1000 * float(np.quantile(times, 0.95)), 1),
-        "mib_first_quarter": round(float(np.median(memory[:quarter]))),
-        "mib_last_quarter": round(float(np.median(memory[-quarter:]))),
-        "busy": round(busy, 2),
+        "pairs_per_request": pairs,
+        "seconds": seconds,
+        "requests": int(found[1]),
+        "failed": int(found[2]),
+        "pairs_per_s": round(int(found[1]) * pairs / seconds, 1),
+        "p50_ms": float(found[3]),
+        "p95_ms": float(found[4]),
+        "mib": int(re.search(r"VmRSS:\s+(\d+)", status)[1]) // 1024,  # type: ignore[index]
     }
 
 
-def direct(matcher: Any, data: Any, seconds: float) -> tuple[float, float]:
-    """Return pairs per second of `predict` with one pair per call, and with 64."""
-    rates = []
-    for count in (1, 64):
-        rng = random.Random(0)
-        for _ in range(50):  # until the shapes are traced
-            matcher.predict(data.select([rng.randrange(len(data)) for _ in range(count)]))
-        done, start = 0, time.perf_counter()
-        while time.perf_counter() - start < seconds:
-            rows = [rng.randrange(len(data)) for _ in range(count)]
-            matcher.predict(data.select(rows))
-            done += count
-        rates.append(done / (time.perf_counter() - start))
-    return rates[0], rates[1]
-
-
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = measuring.parser(__doc__)
     parser.add_argument("--run", required=True, help="a run folder")
     parser.add_argument("--pairs", default="embedded", help="pairs to send: as --data takes them")
-    parser.add_argument("--engine", default="onnx", help="keras or onnx")
-    parser.add_argument("--backend", default=os.environ.get("KERAS_BACKEND", "torch"))
-    parser.add_argument("--clients", default="8,64", help="how many at once, one after the other")
-    parser.add_argument("--seconds", type=float, default=600, help="for each number of clients")
-    args = parser.parse_args()
-    os.environ["KERAS_BACKEND"] = args.backend
+    parser.add_argument("--encoder", type=Path, help="folder of the peer; without it, no peer")
+    parser.add_argument("--seconds", type=int, default=20, help="for each number of clients")
+    return parser.parse_args()
 
+
+def main() -> None:
+    args = arguments()
     from keras_sentmatch.cli.runs import Run
     from keras_sentmatch.cli.sources import Source
 
     source = Source(args.pairs)
     data = source.rows() if Path(args.pairs).is_file() else source.split("test")
-    run = Run.load(Path(args.run), engine=args.engine)
+    run = Run.load(Path(args.run), engine="onnx")
     wanted = run.matcher.answers(run.matcher.predict_proba(data))
-    sides = zip(data.sentence1, data.sentence2)
-    pairs = [json.dumps({"sentence1": one, "sentence2": two}) for one, two in sides]
-    facts = {"model": run.first.info.get("model"), "engine": args.engine}
-    facts |= {"backend": args.backend, "cpus": measuring.cpus()}
-    found = []
-    with started(args.run, args.engine, args.backend) as (port, process):
-        for clients in map(int, filter(None, args.clients.split(","))):
-            alone, many = direct(run.matcher, data, min(10, args.seconds))
-            row = load(port, process, clients, args.seconds, pairs, wanted)
-            rates = {"direct_1": round(alone, 1), "direct_64": round(many, 1)}
-            found.append({"kind": "load", **row, **rates})
+    sides = [{"sentence1": a, "sentence2": b} for a, b in zip(data.sentence1, data.sentence2)]
+    program = "from keras_sentmatch.cli import main; main()"
+    commands = {"library": ["-c", program, "serve", args.run, "--port", "0"]}
+    with tempfile.TemporaryDirectory() as name:
+        files, draw = Path(name), random.Random(0)
+        for pairs in {pairs for _, pairs in LOADS}:
+            drawn = [draw.choices(sides, k=pairs) for _ in range(2000)]
+            lines = [json.dumps(some[0] if pairs == 1 else {"pairs": some}) for some in drawn]
+            (files / f"bodies-{pairs}.txt").write_text("\n".join(lines) + "\n")
+        if args.encoder:
+            int8_encoder(args.encoder, files)
+            commands["encoder"] = ["-c", ENCODER, name, "8765"]
+        facts = {"model": run.first.info.get("model"), "cpus": measuring.cpus()}
+        with started(commands["library"], r"serving .* on \S+:(\d+)") as (port, _):
+            wrong = wrong_answers(port, [json.dumps(pair) for pair in sides], wanted)
+        found = []
+        for clients, pairs in LOADS:
+            for who, command in commands.items():
+                with started(command, r"serving .* on \S+:(\d+)") as (port, process):
+                    row = load(port, process, clients, pairs, args.seconds, files)
+                found.append(facts | {"service": who} | row)
     for row in found:
-        RESULTS.add(facts | row)
-    if any(row["wrong"] for row in found):
-        sys.exit("There were wrong responses.")
+        RESULTS.add(row | ({"compared": len(sides), "wrong": wrong} if row["service"] == "library" else {}))
+    if wrong:
+        sys.exit(f"{wrong} of {len(sides)} responses were wrong.")
 
 
 if __name__ == "__main__":

