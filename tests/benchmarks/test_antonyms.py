@@ -21,7 +21,7 @@ def test_words_stand_next_to_the_same_form_of_the_other_word(script: ModuleType)
     known = {("v", "shut"): {"shut"}}
     assert script.forms("open", "v", {}, words) == [{"open"}, {"opens"}, {"opened"}, {"opening"}]
     shut = script.forms("shut", "v", known, words)
-    assert shut == [{"shut"}, {"shuts"}, set(), {"shutting"}]  # nobody says "shutted"
+    assert shut == [{"shut"}, {"shuts"}, set(), {"shutting"}]  # irregular
     assert script.forms("hot", "a", {}, words) == [{"hot"}, {"hotter"}, {"hottest"}]
     assert script.forms("carry", "n", {}, words)[1] == {"carries"}
 
