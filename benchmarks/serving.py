@@ -231,7 +231,9 @@ def main() -> None:
                     row = load(port, process, clients, pairs, args.seconds, files)
                 found.append(facts | {"service": who} | row)
     for row in found:
-        RESULTS.add(row | ({"compared": len(sides), "wrong": wrong} if row["service"] == "library" else {}))
+        RESULTS.add(
+            row | ({"compared": len(sides), "wrong": wrong} if row["service"] == "library" else {})
+        )
     if wrong:
         sys.exit(f"{wrong} of {len(sides)} responses were wrong.")
 
