@@ -508,13 +508,16 @@ def imperfect() -> Block:
 
 
 def serving() -> Block:
-    names = ("pairs_per_s", "p50_ms", "p95_ms", "direct_1", "direct_64")
-    lines = [
-        [*count(row, "clients", "requests", "wrong"), *count(row, *names)]
-        for row in rows("serving", kind="load")
-    ]
-    head = "clients,requests,wrong,pairs/s,median ms,95% ms,predict 1,predict 64"
-    return table(head, lines), None
+    found = grouped(rows("serving"), "clients", "pairs_per_request")
+    lines = []
+    for (clients, pairs), both in found.items():
+        ours, peer = ({r["service"]: r for r in both}.get(n, {}) for n in ("library", "encoder"))
+        line = [clients, pairs]
+        for name, digits in (("pairs_per_s", 0), ("p50_ms", 1), ("p95_ms", 1)):
+            line += [said(numbers([one], name), digits) for one in (ours, peer)]
+        lines.append(line)
+    head = "clients,pairs per request,pairs/s,encoder,median ms,encoder,95% ms,encoder"
+    return table(head, lines, 2), None
 
 
 def damaged_files() -> Block:
