@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _BLOCK = 4096  # sentences read at a time
 _WINDOW = 4096  # pairs scored, and kept, at a time
+_ROUNDED = 0.01  # more than float16 vectors change a cosine
 _EXAMPLES = 8192  # pairs from whose scores others are guessed
 _FEWEST = 50  # of them are taken for matching at least
 _LOST = 0.05  # share of the matching pairs among them that would not be scored
@@ -289,9 +290,24 @@ class Miner:
         return found
 
     def _score(self, pairs: Array) -> Array:
+        if self.matcher.engine == "static":
+            return self._cosines(pairs)
         first, second = [self.first[i] for i in pairs[:, 0]], [self.second[j] for j in pairs[:, 1]]
         raw = self.matcher.raw_scores(PairDataset(first, second), self.batch_size)
         return np.asarray(self.matcher.order(raw, self.column))
+
+    def _cosines(self, pairs: Array) -> Array:
+        """Return static scores, those below the threshold from the rounded vectors at hand."""
+        sides = (self.first, pairs[:, 0]), (self.second, pairs[:, 1])
+        one, two = (side.vectors[rows].astype("float32") for side, rows in sides)
+        found = np.einsum("ij,ij->i", one, two).astype(float)
+        near = found >= self.threshold - _ROUNDED
+        exact = []
+        for side, rows in sides:
+            distinct, places = np.unique(rows[near], return_inverse=True)
+            exact.append(load_static()([side[row] for row in distinct])[places])
+        found[near] = np.einsum("ij,ij->i", *exact)
+        return found
 
     def shown(self, order: Array) -> Array:
         """Return probabilities for log odds; scores stay."""

@@ -168,6 +168,10 @@ def test_static_similarity_needs_no_model():
     static = load("static")
     found = mine(static, SENTENCES, threshold=0.7)
     assert {(0, 2), (0, 5), (3, 6)} <= places(found) and found[0].score == pytest.approx(1)
+    predicted = static.predict_proba(
+        PairDataset(*zip(*((f.sentence1, f.sentence2) for f in found)))
+    )
+    assert [f.score for f in found] == pytest.approx(list(predicted), abs=1e-6)
     score = static.predict("a dog runs", "two cats sleep").score
     assert score == pytest.approx(static.predict("two cats sleep", "runs dog a").score)
     assert static.predict("", "a dog").score == 0
