@@ -14,6 +14,7 @@ import os
 import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -550,11 +551,10 @@ def mechanisms() -> Block:
     lines = []
     shown = [row for row in rows("hypotheses") if "Table" not in row["question"]]  # of a paper
     found = sorted(shown, key=lambda row: (row["question"], int(row["pairs"])))
-    last = {(row["question"], row["setting"]): row["pairs"] for row in found}
+    of = itemgetter("question", "data", "setting")
+    last = {of(row): row["pairs"] for row in found}
     found = [  # the picture of `scaling` has the others
-        row
-        for row in found
-        if row["verdict"] in DECIDED or row["pairs"] == last[row["question"], row["setting"]]
+        row for row in found if row["verdict"] in DECIDED or row["pairs"] == last[of(row)]
     ]
     groups = grouped(found, "question", "data", "pairs", "base")
     for (question, data, pairs, base), found in groups.items():

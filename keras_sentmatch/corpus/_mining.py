@@ -300,7 +300,7 @@ class Miner:
         """Return static scores, those below the threshold from the rounded vectors at hand."""
         sides = (self.first, pairs[:, 0]), (self.second, pairs[:, 1])
         one, two = (side.vectors[rows].astype("float32") for side, rows in sides)
-        found = np.einsum("ij,ij->i", one, two).astype(float)
+        found: Array = np.einsum("ij,ij->i", one, two).astype(float)
         near = found >= self.threshold - _ROUNDED
         exact = []
         for side, rows in sides:
