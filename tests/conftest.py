@@ -69,10 +69,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """The whole suite runs in up to four processes, files named on the command line in one.
 
-    The suite uses one process more than there are processors, because tests often wait for a subprocess.
+    The suite uses two processes more than there are processors, because tests often wait for a subprocess.
     """
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    return min((os.cpu_count() or 1) + 1, 4) if whole else 0
+    return min((os.cpu_count() or 1) + 2, 4) if whole else 0
 
 
 def pytest_report_header(config: pytest.Config) -> str:

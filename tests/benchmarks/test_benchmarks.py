@@ -16,7 +16,8 @@ from tests.toys.matchers import make
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 OTHERS = {
     *sys.stdlib_module_names,
-    *"benchmarks keras matplotlib rich scipy sentence_transformers sklearn tests torch".split(),
+    *"benchmarks keras matplotlib onnxruntime rich scipy sentence_transformers sklearn".split(),
+    *"tests torch transformers".split(),
     *"esim model src".split(),  # of the public codes
 }
 pytestmark = pytest.mark.slow
