@@ -27,7 +27,8 @@ def program() -> str:
     section = page.split(f"## {NAMES[BACKEND]}\n")[1]
     code = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)[0]
     for old, new in (
-        ('load_pairs("embedded")["train"]', 'load_pairs("embedded")["train"].limit(256)'),
+        ("import load_pairs", "import natural_logic_pairs"),
+        ('load_pairs("embedded")["train"]', "natural_logic_pairs(256, seed=0)"),
         ("embedding_dim=100, units=100", "embedding_dim=6, units=5, dropout=0.0"),
     ):
         assert old in code
