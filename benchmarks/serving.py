@@ -93,7 +93,7 @@ def started(command: list[str], said: str = "") -> Iterator[tuple[int, int]]:
                     raise RuntimeError(f"the service did not start: {Path(log.name).read_text()}")
                 if said and (found := re.search(said, Path(log.name).read_text())):
                     port = int(found[1])
-                if port and answers(port):
+                if port and is_up(port):
                     break
                 time.sleep(0.2)
             yield port, process.pid
@@ -102,7 +102,7 @@ def started(command: list[str], said: str = "") -> Iterator[tuple[int, int]]:
             process.wait(60)
 
 
-def answers(port: int) -> bool:
+def is_up(port: int) -> bool:
     connection = http.client.HTTPConnection("127.0.0.1", port)
     try:
         connection.request("GET", "/openapi.json")
