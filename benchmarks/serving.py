@@ -77,8 +77,8 @@ uvicorn.run(app, port=int(sys.argv[2]), log_level="warning")
 
 
 @contextmanager
-def started(command: list[str], said: str = "") -> Iterator[tuple[int, int]]:
-    """Yield the port and the process id of a service; what it prints says that it is ready."""
+def started(command: list[str]) -> Iterator[tuple[int, int]]:
+    """Yield the port and the process id of a service. The port is the last argument, or 0 if it says which."""
     with tempfile.NamedTemporaryFile("r") as log:
         process = subprocess.Popen(
             [sys.executable, *command],
@@ -91,7 +91,7 @@ def started(command: list[str], said: str = "") -> Iterator[tuple[int, int]]:
             while True:
                 if time.monotonic() > end or process.poll() is not None:
                     raise RuntimeError(f"the service did not start: {Path(log.name).read_text()}")
-                if said and (found := re.search(said, Path(log.name).read_text())):
+                if found := re.search(r"serving .* on \S+:(\d+)", Path(log.name).read_text()):
                     port = int(found[1])
                 if port and is_up(port):
                     break
@@ -222,12 +222,12 @@ def main() -> None:
             int8_encoder(args.encoder, files)
             commands["encoder"] = ["-c", ENCODER, name, "8765"]
         facts = {"model": run.first.info.get("model"), "cpus": measuring.cpus()}
-        with started(commands["library"], r"serving .* on \S+:(\d+)") as (port, _):
+        with started(commands["library"]) as (port, _):
             wrong = wrong_answers(port, [json.dumps(pair) for pair in sides], wanted)
         found = []
         for clients, pairs in LOADS:
             for who, command in commands.items():
-                with started(command, r"serving .* on \S+:(\d+)") as (port, process):
+                with started(command) as (port, process):
                     row = load(port, process, clients, pairs, args.seconds, files)
                 found.append(facts | {"service": who} | row)
     for row in found:
