@@ -78,7 +78,7 @@ uvicorn.run(app, port=int(sys.argv[2]), log_level="warning")
 
 @contextmanager
 def started(command: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield the port and the process id of a service. The port is the last argument, or 0 if it says which."""
+    """Yield the port and the process id of a service. Its last argument is the port, or 0 if it prints one."""
     with tempfile.NamedTemporaryFile("r") as log:
         process = subprocess.Popen(
             [sys.executable, *command],

@@ -297,7 +297,7 @@ class Miner:
         return np.asarray(self.matcher.order(raw, self.column))
 
     def _cosines(self, pairs: Array) -> Array:
-        """Return static scores, those below the threshold from the rounded vectors at hand."""
+        """Return the static scores of pairs. Rounded vectors give those below the threshold."""
         sides = (self.first, pairs[:, 0]), (self.second, pairs[:, 1])
         one, two = (side.vectors[rows].astype("float32") for side, rows in sides)
         found: Array = np.einsum("ij,ij->i", one, two).astype(float)

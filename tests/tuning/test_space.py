@@ -81,7 +81,7 @@ def pairs():
 
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("name", list_models())
-def test_the_largest_configuration_learns(name, pairs, tmp_path, quick_weights):
+def test_the_largest_configuration_learns(name, pairs, tmp_path):
     recipe = load_recipe(name, "embedded")
     if "backbone" in recipe.model:
         recipe.model["backbone"] = tiny_bert(tmp_path, ["dog", "a", "the"])
