@@ -192,13 +192,33 @@ def _design(batches: Sequence[Arrays], features: np.ndarray, vocabulary_size: in
 def outputs_of(
     model: keras.Model, tensors: Mapping[str, Any], batches: Sequence[Arrays]
 ) -> list[np.ndarray]:
-    """Compute tensors of a model's graph for batches, without compiling one program per shape."""
+    """Compute tensors of a model's graph for batches, and compile at most a few programs."""
     reader = keras.Model(model.input, tensors)
-    found = [reader(dict(batch), training=False) for batch in batches]
+    if keras.config.backend() == "jax":  # which would compile each operation for each shape
+        found = [_compiled(reader, batch, max(map(_rows, batches))) for batch in batches]
+    else:
+        found = [reader(dict(batch), training=False) for batch in batches]
     return [
         np.concatenate([keras.ops.convert_to_numpy(outputs[name]) for outputs in found])
         for name in tensors
     ]
+
+
+def _rows(batch: Arrays) -> int:
+    return len(next(iter(batch.values())))
+
+
+def _compiled(reader: keras.Model, batch: Arrays, rows: int) -> dict[str, np.ndarray]:
+    """The outputs for a batch, padded to `rows` and to a length that is a power of two."""
+    count = _rows(batch)
+
+    def padded(array: np.ndarray) -> np.ndarray:
+        length = 1 << (array.shape[1] - 1).bit_length()
+        more = [(0, rows - count), (0, length - array.shape[1])]
+        return np.pad(array, more + [(0, 0)] * (array.ndim - 2))
+
+    outputs = reader.predict_on_batch({name: padded(array) for name, array in batch.items()})
+    return {name: array[:count] for name, array in outputs.items()}
 
 
 def solve_linear(

@@ -17,7 +17,8 @@ from keras_sentmatch.training.recipe import Recipe
 
 MAX_COMBINATIONS = 20_000  # tried in search of an allowed configuration
 GRID_POINTS = 9  # of a range in a grid
-UNKNOWN = {"batch_size": 64, "epochs": 30, "patience": 5}  # "auto" before the data are known
+# "auto" before the data are known.
+UNKNOWN = {"batch_size": 64, "epochs": 30, "patience": 5, "learning_rate": 2e-3}
 
 Configuration = dict[str, Any]  # labels by parameter name, for the parameters that matter
 Rule = Callable[[Recipe], str | None]  # returns what is wrong with a recipe, or None

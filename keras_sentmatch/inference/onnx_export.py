@@ -21,6 +21,7 @@ from keras_sentmatch.inference.onnx import (
     identity,
     is_installed,
     make_key,
+    may_use,
     seal,
 )
 from keras_sentmatch.inference.onnx_graph import write_model
@@ -32,18 +33,29 @@ log = logging.getLogger(__name__)
 Written = tuple[bytes, dict[str, Any]]
 
 
-def keep_model_if_possible(matcher: Matcher, folder: Path) -> None:
-    """Write the ONNX model of a run at its end; without onnxruntime, or if it fails, Keras predicts."""
+def keep_model_if_possible(matcher: Matcher, folder: Path) -> Matcher:
+    """Write the ONNX model of a run at its end, and return a matcher that uses it if that is faster.
+
+    Without onnxruntime, or if ONNX cannot express the model, that is the matcher itself.
+    """
     if not is_installed("onnxruntime"):
-        return
+        return matcher
     try:
-        keep_model(matcher, folder)
+        model = keep_model(matcher, folder)
     except InputError as error:
         log.info("%s predicts with Keras, because it has no ONNX model: %s", folder, error)
+        return matcher
+    if not may_use(folder, None):
+        return matcher
+    answering = matcher.uncalibrated()
+    answering.use_onnx(model)
+    return answering
 
 
-def keep_model(matcher: Matcher, folder: Path) -> None:
+def keep_model(matcher: Matcher, folder: Path) -> OnnxModel:
     """Write the ONNX model of a matcher that was just saved in a folder, and compare it with Keras.
+
+    Returns the model.
 
     Raises:
         InputError: ONNX cannot express the model, or its predictions differ from those of Keras by
@@ -58,7 +70,8 @@ def keep_model(matcher: Matcher, folder: Path) -> None:
         try:
             content, facts = model_of(matcher)
             replace_file(new / "model.onnx", content)
-            compared(matcher, OnnxModel(content, facts, new / "model.onnx"))
+            model = OnnxModel(content, facts, kept / "model.onnx")
+            compared(matcher, model)
         except InputError as refused:
             error, facts = refused, {"refused": str(refused)}
             (new / "model.onnx").unlink(missing_ok=True)
@@ -70,6 +83,7 @@ def keep_model(matcher: Matcher, folder: Path) -> None:
     write_json(kept / NOTE, {**facts, "seal": seal(facts)})
     if error is not None:
         raise error
+    return model
 
 
 def model_of(matcher: Matcher) -> Written:

@@ -1,7 +1,6 @@
 """The compiled model of a run."""
 
 import logging
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,11 +31,14 @@ Build = Callable[..., keras.Model]
 class SharedModel:
     """A compiled model that several runs train one after the other, each from the same first state.
 
-    So it is built, and its steps are traced or compiled, only once.
+    So it is built, and its steps are traced or compiled, only once. `batches` is the number in an
+    epoch of the longest run.
     """
 
-    model: keras.Model | None = None
-    bucket_lengths: dict[str, Sequence[int]] | None = None  # by role; then shapes are shared too
+    def __init__(self, batches: int):
+        self.batches = batches
+        self.model: keras.Model | None = None
+        self.bucket_lengths: dict[str, Sequence[int]] | None = None  # by role: shapes are shared too
 
     def renewed(self, make: Callable[[], keras.Model]) -> keras.Model:
         """Return the model as `make` returned it when it was called first."""
@@ -54,8 +56,12 @@ def make_model(
     encoder: Encoder,
     vectors: WordVectors | None,
     build: Build | None,
+    batches: int,
 ) -> keras.Model:
-    """Build and compile the model of a recipe, with word vectors or the weights of a run."""
+    """Build and compile the model of a recipe, with word vectors or the weights of a run.
+
+    `batches` is the number in an epoch.
+    """
     build, settings = build or applications.build_model, recipe.training
     config: dict[str, Any] = {"num_classes": 1 if train.task == "regression" else train.num_classes}
     if isinstance(encoder, PairEncoder):
@@ -98,13 +104,14 @@ def make_model(
         model.set_word_vectors(np.pad(matrix, [(0, spare), (0, 0)]), similarity)
     if settings.first_run is not None:
         init_from(model, encoder, vectors, train, settings.first_run)
-    compile_model(model, train, settings)
+    compile_model(model, train, settings, batches)
     return model
 
 
-def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConfig) -> None:
+def compile_model(
+    model: keras.Model, train: PairDataset, settings: TrainingConfig, batches: int
+) -> None:
     """Compile with the recipe's optimizer, and with the loss and metrics of the task."""
-    batches = math.ceil(len(train) / settings.batch_size)
     optimizer = make_optimizer(model, settings, batches)
     loss: Any = keras.losses.MeanSquaredError()
     metrics: list[Any] = []

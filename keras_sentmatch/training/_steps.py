@@ -1,6 +1,7 @@
 """The steps of `train`."""
 
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.ops.sequence import equal_lengths
 from keras_sentmatch.training import resume
-from keras_sentmatch.training._model import Build, SharedModel, compile_model, make_model
+from keras_sentmatch.training._model import Build, SharedModel, make_model
 from keras_sentmatch.training.callbacks import (
     EpochLines,
     TaskMetrics,
@@ -31,6 +32,7 @@ from keras_sentmatch.training.callbacks import (
 )
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.encoding import Encoder, EncodingCache, FittedEncoder
+from keras_sentmatch.training.optimizers import set_steps
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.training_data import TrainingData
 from keras_sentmatch.vectors.built_in import load_word_table
@@ -138,13 +140,14 @@ class Run:
 
     def _new_model(self) -> keras.Model:
         encoder, vectors, _ = self.fitted
-        make = partial(make_model, self.recipe, self.data.train, encoder, vectors, self.build)
+        training, train = self.recipe.training, self.data.train
+        batches = math.ceil(len(train) / training.batch_size)
+        most = batches if self.shared is None else self.shared.batches
+        make = partial(make_model, self.recipe, train, encoder, vectors, self.build, most)
         if self.shared is None:
             return make()
         model = self.shared.renewed(make)
-        if self.folds is not None and self.recipe.training.schedule.endswith("warm_up_decay"):
-            # There are more steps than in a fold.
-            compile_model(model, self.data.train, self.recipe.training)
+        set_steps(model.optimizer, batches * training.epochs)
         return model
 
     def _examples(self, role: str) -> Any:

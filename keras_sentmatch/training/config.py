@@ -43,11 +43,14 @@ def _integer(default: int | None, low: int, high: float = math.inf, auto: bool =
     return _setting(default, allowed, check)
 
 
-def _number(default: float, allowed: str, test: Callable[[float], bool]) -> Any:
+def _number(
+    default: float, allowed: str, test: Callable[[float], bool], auto: bool = False
+) -> Any:
     def check(value: Any) -> bool:
-        return type(value) in (int, float) and math.isfinite(value) and test(value)
+        is_good = type(value) in (int, float) and math.isfinite(value) and test(value)
+        return is_good or (auto and value == "auto")
 
-    return _setting(default, f"a number {allowed}", check)
+    return _setting(default, f"a number {allowed}" + (', or "auto"' if auto else ""), check)
 
 
 def _one_of(default: Any, *values: Any) -> Any:
@@ -164,7 +167,7 @@ class TrainingConfig(_Table):
     table = "training"
 
     optimizer: str = _one_of("adam", *OPTIMIZERS)
-    learning_rate: float = _number(1e-3, "above 0", lambda v: v > 0)
+    learning_rate: float = _number(1e-3, "above 0", lambda v: v > 0, auto=True)
     batch_size: int = _integer(64, 1, auto=True)
     epochs: int = _integer(30, 1, auto=True)
     length_buckets: int = _integer(5, 1)
@@ -177,7 +180,7 @@ class TrainingConfig(_Table):
     )
     monitor: str = _setting("auto", f"one of {', '.join(_MONITORS)}, or val_f1:LABEL", _is_monitor)
     plateau_factor: float = _number(1.0, "above 0, at most 1", lambda v: 0 < v <= 1)
-    schedule: str = _one_of("constant", *SCHEDULES)
+    schedule: str = _one_of("constant", *SCHEDULES, "auto")
     warm_up: float = _number(0.05, "of at least 0, below 1", lambda v: 0 <= v < 1)
     decay_rate: float = _number(0.95, "above 0, at most 1", lambda v: 0 < v <= 1)
     decay_steps: int = _integer(1000, 1)
@@ -203,6 +206,11 @@ class TrainingConfig(_Table):
     lexicon: tuple[str, ...] = _names("a list of files", ("wordnet",))
     dtype_policy: str = _one_of("float32", *POLICIES)
     seed: int = _integer(0, 0, 2**32 - 1)
+
+    @property
+    def falls_to_zero(self) -> bool:
+        """Whether the learning rate ends at zero, so that the last epoch is expected to be the best."""
+        return self.schedule.endswith("_decay")
 
     @property
     def first_run(self) -> str | None:

@@ -30,7 +30,7 @@ def profile_recipe(
 ) -> dict[str, Any]:
     """Do what `profile_model` does, for a recipe."""
     pairs, encoder, inputs = _random_pairs(recipe, STEPS * batch_size, length, words, classes)
-    network = make_model(recipe, pairs, encoder, None, None)
+    network = make_model(recipe, pairs, encoder, None, None, batches=1)
     inputs = {name: inputs[name] for name in network.input}
     return {
         "batch_size": batch_size,

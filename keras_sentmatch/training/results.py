@@ -76,6 +76,7 @@ def measure(
         if role not in outputs:
             outputs[role] = matcher.predict_proba(pairs)
     epochs = len(run.history.get("loss", ()))
+    rising = 1 < run.best_epoch == epochs == training.epochs and not training.falls_to_zero
     first = training.first_run
     metrics = {
         **run.facts,
@@ -101,7 +102,7 @@ def measure(
         "linear_strength": None,
         "network_share": None,
         **run.chosen,
-        "rising": 1 < run.best_epoch == epochs == training.epochs,
+        "rising": rising,
         "word_level": isinstance(encoder, PairEncoder),
         **_measured(data, outputs, run.monitor),
     }

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import math
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -129,7 +130,7 @@ def train(
         encodings = encodings or EncodingCache()
         folds = shared = None
         if recipe.training.folds:
-            shared = SharedModel()
+            shared = SharedModel(math.ceil(len(data.train) / recipe.training.batch_size))
             folds = choose_epochs(
                 recipe,
                 data,
@@ -148,9 +149,10 @@ def train(
         run.fit(callbacks, progress)
         run.keep_best_epoch()
         matcher = run.save(info or {})
-        metrics, predictions = measure(run, matcher, baseline, start, pictures=out is not None)
-        if not run.interrupted and out is not None:
-            keep_model_if_possible(matcher, folder)
+        is_kept = not run.interrupted and out is not None
+        scorer = keep_model_if_possible(matcher, folder) if is_kept else matcher
+        metrics, predictions = measure(run, scorer, baseline, start, pictures=out is not None)
+        if is_kept:
             finish_folder(folder)
     kept = None if out is None else folder
     return RunResult(matcher, metrics, run.history, kept, predictions)

@@ -99,7 +99,7 @@ def test_the_embedded_recipe_learns_a_hundred_pairs_by_heart(name):
     train = full.limit(96, seed=0)
     encoder, vectors, _ = fit_encoder(recipe, {"train": train}, progress=False)
     keras.utils.set_random_seed(0)
-    model = make_model(recipe, train, encoder, vectors, None)
+    model = make_model(recipe, train, encoder, vectors, None, batches=1)
     batches = PairBatches(
         train, encoder, batch_size=32, shuffle=True, bucket_lengths=(12,),
         features=model.input_names,

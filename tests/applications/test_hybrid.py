@@ -39,6 +39,18 @@ def test_the_better_part_counts_more():
     assert value(model.joint.deep_share) == 0.75
 
 
+@pytest.mark.each_backend
+def test_parts_of_batches_of_several_shapes():
+    model = HYBRID()
+    ids = [np.arange(rows * length).reshape(rows, length) % 10 for rows, length in ((4, 3), (2, 5))]
+    batches = [{name: one.astype("int32") for name in WORDS} for one in ids]
+    found = outputs_of(model, model.parts, batches)
+    reader = keras.Model(model.input, model.parts)
+    for number, name in enumerate(model.parts):
+        wanted = [value(reader(batch)[name]) for batch in batches]
+        np.testing.assert_allclose(found[number], np.concatenate(wanted), atol=1e-6)
+
+
 def test_training_does_not_compute_the_linear_part(monkeypatch):
     model, batch = HYBRID(dropout=0.0), pairs()[0][0]
     (deep,) = outputs_of(model, {"deep": model.parts["deep"]}, [batch])

@@ -29,9 +29,28 @@ def rare_pairs(rows, seed, share=0.05):
 
 
 def test_sizes_follow_from_the_number_of_pairs():
-    assert sizes_for(500) == {"epochs": 40, "patience": 8, "batch_size": 32}
-    assert sizes_for(100_000) == {"epochs": 8, "patience": 2, "batch_size": 64}
-    assert 8 < sizes_for(4_000)["epochs"] < 40
+    assert sizes_for(repeated(500)) == {"epochs": 40, "patience": 8, "batch_size": 32}
+    assert sizes_for(repeated(100_000)) == {"epochs": 8, "patience": 2, "batch_size": 64}
+    assert 8 < sizes_for(repeated(4_000))["epochs"] < 40
+
+
+def test_a_hybrid_with_new_weights_trains_for_a_few_epochs():
+    """Its learning rate falls to zero, so none is left out; the weights of another run keep a constant one."""
+    sizes = [sizes_for(repeated(rows), falls_to_zero=True) for rows in (100, 500, 5_000)]
+    assert [one["epochs"] for one in sizes] == [12, 7, 4]
+    scores = PairDataset(["A dog."] * 5_000, ["A cat."] * 5_000, np.full(5_000, 0.5))
+    assert sizes_for(scores, falls_to_zero=True)["epochs"] == 6
+
+    def chosen(*overrides):
+        recipe = load_recipe("hybrid", "mine", overrides=list(overrides))
+        training = adapted(recipe, tiny_splits())[0].training
+        return training.schedule, training.learning_rate, training.epochs, training.patience
+
+    assert chosen("training.init=none") == ("cosine_warm_up_decay", 2e-3, 12, 12)
+    assert chosen("training.init=similarity") == ("constant", 1e-3, 40, 8)
+    assert chosen("training.init=none", "training.schedule=constant") == ("constant", 2e-3, 40, 8)
+    given = chosen("training.init=none", "training.learning_rate=1e-4", "training.epochs=9")
+    assert given == ("cosine_warm_up_decay", 1e-4, 9, 9)
 
 
 @pytest.mark.parametrize("count, lengths", [(8, {*range(1, 9)}), (5, None), (2, {4, 8})])

@@ -94,9 +94,11 @@ def test_pairs_that_a_run_has_learned_from_are_named_or_refused(tmp_path, caplog
         taught.matcher.calibrate(splits["train"])
 
 
-def test_a_run_with_folds_goes_on_after_a_kill(tmp_path):
+@pytest.mark.parametrize("schedule", ["constant", "cosine_warm_up_decay"])
+def test_a_run_with_folds_goes_on_after_a_kill(schedule, tmp_path):
     """Killed in a fold, and again when it learns from all pairs."""
     settings = {"splits": few_splits(), "epochs": 4, "folds": 3, "patience": 2}
+    settings["schedule"] = schedule
     whole = tiny_run(tmp_path / "whole", **settings)
     metrics = whole.metrics
     fold, *_ = json.loads((whole.folder / "folds/chosen.json").read_text())["folds"]

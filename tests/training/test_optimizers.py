@@ -9,7 +9,12 @@ from keras import ops
 
 from keras_sentmatch.training import Recipe
 from keras_sentmatch.training._model import compile_model
-from keras_sentmatch.training.optimizers import FineTuningAdamW, WarmUpDecay, make_optimizer
+from keras_sentmatch.training.optimizers import (
+    FineTuningAdamW,
+    WarmUpDecay,
+    make_optimizer,
+    set_steps,
+)
 from tests.oracles_recurrent import cosine_warm_up_decay
 from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_run
 
@@ -174,8 +179,18 @@ def test_reference_values_of_the_released_form():
 def optimizer_of(**training):
     pairs, recipe = tiny_pairs(45, 0), tiny_recipe(**training)
     model = build_tiny("tiny", vocabulary_size=9, num_classes=2, embedding_dim=2)
-    compile_model(model, pairs, recipe.training)
+    compile_model(model, pairs, recipe.training, batches=3)
     return model.optimizer
+
+
+def test_a_schedule_is_stretched_over_another_number_of_steps():
+    optimizer = optimizer_of(schedule="cosine_warm_up_decay", epochs=4, warm_up=0.25)  # 12 steps
+    set_steps(optimizer, 24)
+    wanted = WarmUpDecay(0.02, 12, 0.25)
+    optimizer.iterations.assign(16)
+    found = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+    assert found == pytest.approx(rate(wanted, 8)) != rate(wanted, 11)
+    set_steps(optimizer_of(), 24)  # a constant rate has nothing to stretch
 
 
 def test_the_schedules_of_a_recipe():
@@ -183,7 +198,7 @@ def test_the_schedules_of_a_recipe():
         made = optimizer_of(schedule=f"{form}_warm_up_decay", epochs=4, warm_up=0.25)
         assert made._learning_rate.get_config() == {
             "maximum": 0.02,
-            "total_steps": 12,  # 45 pairs in batches of 20, 4 epochs
+            "total_steps": 12,  # 3 batches in each of 4 epochs
             "warm_up": 0.25,
             "form": form,
         }

@@ -91,7 +91,7 @@ def test_the_largest_configuration_learns(name, pairs, tmp_path):
         if isinstance(found.model.get(key), int):
             found.model[key] = small
     found, inputs, encoder = encoded(found, pairs)
-    model = make_model(found, pairs, encoder, None, None)
+    model = make_model(found, pairs, encoder, None, None, batches=1)
     assert np.isfinite(model.train_on_batch({n: inputs[n] for n in model.input}, pairs.labels)[0])
     if name in WIDE:
         assert found.model["feature_attention"] == "sfa"
