@@ -22,10 +22,10 @@ SMALL = 5000  # with fewer training pairs, batches are small
 UPDATES = 2500  # to train for, within the bounds on epochs
 EPOCHS = (8, 40)  # bounds
 # New weights get as good in a few epochs with a high rate that falls to zero as in many with a constant one,
-# taught weights do not (benchmarks/results/first_hour.csv). Scores need more epochs than classes.
+# taught weights do not (benchmarks/results/first_hour.csv). Scores and larger batches need more epochs.
 NEW = {"schedule": "cosine_warm_up_decay", "learning_rate": 2e-3}
 TAUGHT = {"schedule": "constant", "learning_rate": 1e-3}
-FEW_UPDATES, FEW_EPOCHS, FEW_EPOCHS_OF_SCORES = 100, (4, 12), (6, 12)
+FEW_UPDATES, FEW_EPOCHS, MORE_EPOCHS = 100, (4, 12), (6, 12)
 RARE = 0.4  # a class below this part of its even share is rare (a fifth, for two classes)
 FEW = 200  # with fewer validation pairs, folds choose the number of epochs
 FOLDS = 3
@@ -34,9 +34,10 @@ FEW_TO_LEARN = 1000  # with no more training pairs, beginning with the built-in 
 
 def sizes_for(train: PairDataset, falls_to_zero: bool = False) -> dict[str, int]:
     """Return epochs, patience and batch size for training pairs."""
-    few = FEW_EPOCHS_OF_SCORES if train.task == "regression" else FEW_EPOCHS
-    updates, bounds = (FEW_UPDATES, few) if falls_to_zero else (UPDATES, EPOCHS)
     batch_size = 32 if len(train) < SMALL else 64
+    more = train.task == "regression" or batch_size == 64
+    few = MORE_EPOCHS if more else FEW_EPOCHS
+    updates, bounds = (FEW_UPDATES, few) if falls_to_zero else (UPDATES, EPOCHS)
     epochs = int(np.clip(math.ceil(updates / math.ceil(len(train) / batch_size)), *bounds))
     return {"epochs": epochs, "patience": math.ceil(epochs / 5), "batch_size": batch_size}
 
@@ -89,9 +90,9 @@ def adapted(
     rates = TAUGHT if begin or training.init not in ("none", "auto") else NEW
     falls_to_zero = training.schedule == "auto" and rates is NEW
     values = {**rates, **sizes_for(train, falls_to_zero)}
-    if falls_to_zero:  # later epochs can still be better, so none is left out
-        values["patience"] = values["epochs"] if training.epochs == "auto" else training.epochs
     chosen: dict[str, Any] = {n: v for n, v in values.items() if getattr(training, n) == "auto"}
+    if falls_to_zero and "patience" in chosen:  # later epochs can still be better
+        chosen["patience"] = chosen.get("epochs", training.epochs)
     solved = cls.fit_trains == "nothing"
     if chosen and not solved:
         listed = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in chosen.items())

@@ -43,9 +43,7 @@ def _integer(default: int | None, low: int, high: float = math.inf, auto: bool =
     return _setting(default, allowed, check)
 
 
-def _number(
-    default: float, allowed: str, test: Callable[[float], bool], auto: bool = False
-) -> Any:
+def _number(default: float, allowed: str, test: Callable[[float], bool], auto: bool = False) -> Any:
     def check(value: Any) -> bool:
         is_good = type(value) in (int, float) and math.isfinite(value) and test(value)
         return is_good or (auto and value == "auto")

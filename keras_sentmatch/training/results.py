@@ -1,7 +1,7 @@
 """Measure the matcher of a run: metrics, how reliable they are, advice; the files of the run folder."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from keras_sentmatch.training._model import count_without_word_embeddings
 from keras_sentmatch.training.adapt import rarest_class
 from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.training.callbacks import figure_of
-from keras_sentmatch.training.config import f1_label
+from keras_sentmatch.training.config import TrainingConfig, f1_label
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.training_data import TrainingData
 from keras_sentmatch.version import __version__
@@ -76,7 +76,6 @@ def measure(
         if role not in outputs:
             outputs[role] = matcher.predict_proba(pairs)
     epochs = len(run.history.get("loss", ()))
-    rising = 1 < run.best_epoch == epochs == training.epochs and not training.falls_to_zero
     first = training.first_run
     metrics = {
         **run.facts,
@@ -102,7 +101,7 @@ def measure(
         "linear_strength": None,
         "network_share": None,
         **run.chosen,
-        "rising": rising,
+        "rising": still_rises(run.history, run.best_epoch, training),
         "word_level": isinstance(encoder, PairEncoder),
         **_measured(data, outputs, run.monitor),
     }
@@ -119,6 +118,19 @@ def measure(
     metrics["versions"] = {"keras_sentmatch": __version__, "keras": keras.__version__}
     _write(run.folder, metrics, recipe, data.measured, outputs, pictures)
     return metrics, outputs
+
+
+def still_rises(
+    history: Mapping[str, Sequence[float]], best: int, training: TrainingConfig
+) -> bool:
+    """Return whether more epochs may help: the last one was the best.
+
+    With a learning rate that falls to zero it usually is. Then the training pairs also have to be
+    almost as hard as the validation pairs (90% of their loss).
+    """
+    losses, others = history.get("loss", ()), history.get("val_loss", [np.inf])
+    is_last = 1 < best == len(losses) == training.epochs
+    return is_last and (not training.falls_to_zero or losses[-1] > 0.9 * others[-1])
 
 
 def _measured(

@@ -11,7 +11,7 @@ from keras_sentmatch.training import encoding, load_recipe
 from keras_sentmatch.training._steps import Run
 from keras_sentmatch.training.adapt import adapted, rarest_class, sizes_for
 from keras_sentmatch.training.encoding import EncodingCache, FittedEncoder
-from keras_sentmatch.training.results import advice, standard_error
+from keras_sentmatch.training.results import advice, standard_error, still_rises
 from keras_sentmatch.training.training_data import prepare_data
 from tests.toys.training import WORDS, tiny_pairs, tiny_recipe, tiny_run, tiny_splits
 
@@ -36,9 +36,9 @@ def test_sizes_follow_from_the_number_of_pairs():
 
 def test_a_hybrid_with_new_weights_trains_for_a_few_epochs():
     """Its learning rate falls to zero, so none is left out; the weights of another run keep a constant one."""
-    sizes = [sizes_for(repeated(rows), falls_to_zero=True) for rows in (100, 500, 5_000)]
-    assert [one["epochs"] for one in sizes] == [12, 7, 4]
-    scores = PairDataset(["A dog."] * 5_000, ["A cat."] * 5_000, np.full(5_000, 0.5))
+    sizes = [sizes_for(repeated(rows), falls_to_zero=True) for rows in (100, 500, 4_000, 5_000)]
+    assert [one["epochs"] for one in sizes] == [12, 7, 4, 6]
+    scores = PairDataset(["A dog."] * 4_000, ["A cat."] * 4_000, np.full(4_000, 0.5))
     assert sizes_for(scores, falls_to_zero=True)["epochs"] == 6
 
     def chosen(*overrides):
@@ -156,6 +156,19 @@ def test_a_run_that_still_rises_says_so():
     metrics = tiny_run(None, epochs=2, monitor="val_loss", learning_rate=0.003).metrics
     assert metrics["rising"]
     assert metrics["notes"][-1] == "It still improved in the last epoch, 2. Train with --epochs 4."
+
+
+def test_a_rate_that_falls_to_zero_ends_with_its_best_epoch():
+    """So more epochs may only help if the training pairs are as hard as others."""
+    constant = tiny_recipe(epochs=2).training
+    falling = tiny_recipe(epochs=2, schedule="cosine_warm_up_decay").training
+    learned = {"loss": [0.6, 0.3], "val_loss": [0.5, 0.4]}
+    hard = {"loss": [0.6, 0.38], "val_loss": [0.5, 0.4]}
+    assert still_rises(learned, 2, constant) and not still_rises(learned, 2, falling)
+    assert still_rises(hard, 2, falling) and not still_rises(hard, 1, falling)
+    assert not still_rises({"loss": [0.6, 0.38]}, 2, falling), (
+        "of folds, nothing is left to compare"
+    )
 
 
 @pytest.mark.parametrize("task, name", [("ranking", "map"), ("regression", "pearson")])
