@@ -38,9 +38,8 @@ class SharedModel:
     def __init__(self, batches: int):
         self.batches = batches
         self.model: keras.Model | None = None
-        self.bucket_lengths: dict[str, Sequence[int]] | None = (
-            None  # by role: shapes are shared too
-        )
+        # By role. With them, the shapes of batches are shared too.
+        self.bucket_lengths: dict[str, Sequence[int]] | None = None
 
     def renewed(self, make: Callable[[], keras.Model]) -> keras.Model:
         """Return the model as `make` returned it when it was called first."""
