@@ -233,10 +233,13 @@ def solve_linear(
     """
     if strength is not None:
         return *_fit(classes, strength, *train), strength
+    from sklearn.linear_model import LogisticRegression
+
     assert validation is not None
     best, lowest = None, np.inf
+    model = LogisticRegression(max_iter=1000, warm_start=True)  # from the weights before
     for strength in STRENGTHS:
-        weights, bias = _fit(classes, strength, *train)
+        weights, bias = _fit(classes, strength, *train, model=model)
         error = prediction_error(validation[0] @ weights + bias, *validation[1:])
         if best is not None and error >= lowest:
             break
@@ -251,6 +254,7 @@ def _fit(
     features: Any,
     labels: np.ndarray,
     counts: np.ndarray | None = None,
+    model: Any = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.linear_model import LogisticRegression, Ridge
 
@@ -264,8 +268,8 @@ def _fit(
         used: Any = slice(None)
         if hasattr(features, "getnnz"):  # words that no pair has keep the weight 0: far faster
             used = np.flatnonzero(features.getnnz(axis=0))
-        model = LogisticRegression(C=strength, max_iter=1000)
-        model.fit(features[:, used], labels, counts)
+        model = model or LogisticRegression(max_iter=1000)
+        model.set_params(C=strength).fit(features[:, used], labels, counts)
         columns = met[1:] if len(met) == 2 else met  # with two classes: the logit of the second
         found = np.zeros((features.shape[1], len(columns)))
         found[used] = model.coef_.T
