@@ -232,14 +232,14 @@ def solve_linear(
     Pairs are features `[pairs, F]`, sparse or not, labels, and perhaps how much each counts.
     """
     if strength is not None:
-        return *_fit(classes, strength, *train), strength
+        return *_fit(classes, strength, None, *train), strength
     from sklearn.linear_model import LogisticRegression
 
     assert validation is not None
     best, lowest = None, np.inf
     model = LogisticRegression(max_iter=1000, warm_start=True)  # from the weights before
     for strength in STRENGTHS:
-        weights, bias = _fit(classes, strength, *train, model=model)
+        weights, bias = _fit(classes, strength, model, *train)
         error = prediction_error(validation[0] @ weights + bias, *validation[1:])
         if best is not None and error >= lowest:
             break
@@ -251,10 +251,10 @@ def solve_linear(
 def _fit(
     classes: int,
     strength: float,
+    model: Any,
     features: Any,
     labels: np.ndarray,
     counts: np.ndarray | None = None,
-    model: Any = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.linear_model import LogisticRegression, Ridge
 
