@@ -1,5 +1,6 @@
 """The linear part of a model: which words occur, and how well they match (Wide & Deep, 2016)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # inverse regularization strengths
 SHARES = ("shared_1", "shared_2")
 CONSTANT = 1e-4  # standard deviation up to which a feature is taken for constant
 PRODUCTS = 0.1  # standard deviation of a product of features, next to 1 of a feature
+MOSTLY = 0.3  # share of values that are not 0, above which a matrix is no longer sparse
 MOST_PAIRS = 50_000  # to learn from the products of features; of more, a network learns them itself
 
 
@@ -266,10 +268,14 @@ def _fit(
     bias[met] = 0.0
     if len(met) > 1:
         used: Any = slice(None)
+        design = features
         if hasattr(features, "getnnz"):  # words that no pair has keep the weight 0: far faster
             used = np.flatnonzero(features.getnnz(axis=0))
+            design = features[:, used]
+            if design.nnz > MOSTLY * math.prod(design.shape):  # three times as fast
+                design = design.astype("float32").toarray()
         model = model or LogisticRegression(max_iter=1000)
-        model.set_params(C=strength).fit(features[:, used], labels, counts)
+        model.set_params(C=strength).fit(design, labels, counts)
         columns = met[1:] if len(met) == 2 else met  # with two classes: the logit of the second
         found = np.zeros((features.shape[1], len(columns)))
         found[used] = model.coef_.T
