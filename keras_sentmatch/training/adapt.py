@@ -21,10 +21,11 @@ from keras_sentmatch.vectors.built_in import ENGLISH, english_share
 SMALL = 5000  # with fewer training pairs, batches are small
 UPDATES = 2500  # to train for, within the bounds on epochs
 EPOCHS = (8, 40)  # bounds
-# New weights get as good in a few epochs with a high rate that falls to zero as in many with a constant one,
-# taught weights do not (benchmarks/results/first_hour.csv). Scores and larger batches need more epochs.
-NEW = {"schedule": "cosine_warm_up_decay", "learning_rate": 2e-3}
-TAUGHT = {"schedule": "constant", "learning_rate": 1e-3}
+# New weights get as good in a few epochs with a high rate that falls to zero as in many with a constant one.
+# Weights that were taught before, and those that rank answers (WikiQA), do not: benchmarks/results/first_hour.csv.
+# Scores and larger batches need more epochs.
+FALLING = {"schedule": "cosine_warm_up_decay", "learning_rate": 2e-3}
+CONSTANT = {"schedule": "constant", "learning_rate": 1e-3}
 FEW_UPDATES, FEW_EPOCHS, MORE_EPOCHS = 100, (4, 12), (6, 12)
 RARE = 0.4  # a class below this part of its even share is rare (a fifth, for two classes)
 FEW = 200  # with fewer validation pairs, folds choose the number of epochs
@@ -87,8 +88,9 @@ def adapted(
     cls = applications.get_model_class(recipe.name) if ours else applications.PairModel
     begin = training.init == "auto" and not searching
     begin = begin and len(train) <= FEW_TO_LEARN and fits_similarity(recipe, train)
-    rates = TAUGHT if begin or training.init not in ("none", "auto") else NEW
-    falls_to_zero = training.schedule == "auto" and rates is NEW
+    is_taught = begin or training.init not in ("none", "auto")
+    rates = CONSTANT if is_taught or train.task == "ranking" else FALLING
+    falls_to_zero = training.schedule == "auto" and rates is FALLING
     values = {**rates, **sizes_for(train, falls_to_zero)}
     chosen: dict[str, Any] = {n: v for n, v in values.items() if getattr(training, n) == "auto"}
     if falls_to_zero and "patience" in chosen:  # later epochs can still be better

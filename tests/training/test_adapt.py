@@ -51,6 +51,8 @@ def test_a_hybrid_with_new_weights_trains_for_a_few_epochs():
     assert chosen("training.init=none", "training.schedule=constant") == ("constant", 2e-3, 40, 8)
     given = chosen("training.init=none", "training.learning_rate=1e-4", "training.epochs=9")
     assert given == ("cosine_warm_up_decay", 1e-4, 9, 9)
+    ranking = adapted(load_recipe("hybrid", "wikiqa"), tiny_splits("ranking"))[0].training
+    assert (ranking.schedule, ranking.learning_rate, ranking.patience) == ("constant", 1e-3, 5)
 
 
 @pytest.mark.parametrize("count, lengths", [(8, {*range(1, 9)}), (5, None), (2, {4, 8})])
