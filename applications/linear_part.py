@@ -16,7 +16,7 @@ STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # inverse regularization strengths
 SHARES = ("shared_1", "shared_2")
 CONSTANT = 1e-4  # standard deviation up to which a feature is taken for constant
 PRODUCTS = 0.1  # standard deviation of a product of features, next to 1 of a feature
-MOSTLY = 0.3  # share of values that are not 0, above which a matrix is no longer sparse
+DENSE = 0.3  # share of values that are not 0, above which a matrix is no longer sparse
 MOST_PAIRS = 50_000  # to learn from the products of features; of more, a network learns them itself
 
 
@@ -233,13 +233,13 @@ def solve_linear(
 
     Pairs are features `[pairs, F]`, sparse or not, labels, and perhaps how much each counts.
     """
-    if strength is not None:
-        return *_fit(classes, strength, None, *train), strength
     from sklearn.linear_model import LogisticRegression
 
+    model = LogisticRegression(max_iter=1000, warm_start=True)  # from the weights before
+    if strength is not None:
+        return *_fit(classes, strength, model, *train), strength
     assert validation is not None
     best, lowest = None, np.inf
-    model = LogisticRegression(max_iter=1000, warm_start=True)  # from the weights before
     for strength in STRENGTHS:
         weights, bias = _fit(classes, strength, model, *train)
         error = prediction_error(validation[0] @ weights + bias, *validation[1:])
@@ -258,7 +258,7 @@ def _fit(
     labels: np.ndarray,
     counts: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.linear_model import Ridge
 
     if classes == 1:
         ridge = Ridge(1 / strength).fit(features, labels, counts)
@@ -272,9 +272,8 @@ def _fit(
         if hasattr(features, "getnnz"):  # words that no pair has keep the weight 0: far faster
             used = np.flatnonzero(features.getnnz(axis=0))
             design = features[:, used]
-            if design.nnz > MOSTLY * math.prod(design.shape):  # three times as fast
+            if design.nnz > DENSE * math.prod(design.shape):  # three times as fast
                 design = design.astype("float32").toarray()
-        model = model or LogisticRegression(max_iter=1000)
         model.set_params(C=strength).fit(design, labels, counts)
         columns = met[1:] if len(met) == 2 else met  # with two classes: the logit of the second
         found = np.zeros((features.shape[1], len(columns)))

@@ -185,6 +185,8 @@ class Matcher(BaseMatcher):
             assert self._folder is not None
             self._load_keras(self._folder)
         assert self._model is not None
+        if self._onnx is not None:  # it has just been trained
+            self._use_keras(self._model)
         return self._model
 
     def use_onnx(self, model: OnnxModel) -> None:
@@ -223,11 +225,10 @@ class Matcher(BaseMatcher):
         """Pickle the files of the run folder, and the calibration as it is now."""
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
-            if self._onnx is None:
+            if self._onnx is None or self._folder is None:
                 self.save(folder)
                 own = folder
             else:
-                assert self._folder is not None
                 own = self._folder
             found = [own / "model.keras", own / "matcher.json", own / FILE]
             found += [*(own / "encoder").rglob("*"), *(own / ONNX).rglob("*")]

@@ -33,23 +33,20 @@ log = logging.getLogger(__name__)
 Written = tuple[bytes, dict[str, Any]]
 
 
-def keep_model_if_possible(matcher: Matcher, folder: Path) -> Matcher:
-    """Write the ONNX model of a run at its end, and return a matcher that uses it if that is faster.
+def keep_model_if_possible(matcher: Matcher, folder: Path) -> None:
+    """Write the ONNX model of a run at its end, and let it predict if `load` would.
 
-    Without onnxruntime, or if ONNX cannot express the model, that is the matcher itself.
+    Without onnxruntime, or if ONNX cannot express the model, Keras predicts.
     """
     if not is_installed("onnxruntime"):
-        return matcher
+        return
     try:
         model = keep_model(matcher, folder)
     except InputError as error:
         log.info("%s predicts with Keras, because it has no ONNX model: %s", folder, error)
-        return matcher
-    if not may_use(folder, None):
-        return matcher
-    answering = matcher.uncalibrated()
-    answering.use_onnx(model)
-    return answering
+        return
+    if may_use(folder, None):
+        matcher.use_onnx(model)
 
 
 def keep_model(matcher: Matcher, folder: Path) -> OnnxModel:

@@ -10,6 +10,7 @@ import numpy as np
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.training._model import make_model
+from keras_sentmatch.training.adapt import adapted
 from keras_sentmatch.training.config import EncoderConfig
 from keras_sentmatch.training.encoding import subword_encoder
 from keras_sentmatch.training.recipe import Recipe, load_recipe
@@ -30,6 +31,7 @@ def profile_recipe(
 ) -> dict[str, Any]:
     """Do what `profile_model` does, for a recipe."""
     pairs, encoder, inputs = _random_pairs(recipe, STEPS * batch_size, length, words, classes)
+    recipe, _ = adapted(recipe, {"train": pairs, "validation": pairs}, searching=True)
     network = make_model(recipe, pairs, encoder, None, None, batches=1)
     inputs = {name: inputs[name] for name in network.input}
     return {

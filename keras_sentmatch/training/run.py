@@ -149,10 +149,11 @@ def train(
         run.fit(callbacks, progress)
         run.keep_best_epoch()
         matcher = run.save(info or {})
-        is_kept = not run.interrupted and out is not None
-        scorer = keep_model_if_possible(matcher, folder) if is_kept else matcher
-        metrics, predictions = measure(run, scorer, baseline, start, pictures=out is not None)
-        if is_kept:
+        is_finished = not run.interrupted and out is not None
+        if is_finished:
+            keep_model_if_possible(matcher, folder)
+        metrics, predictions = measure(run, matcher, baseline, start, pictures=out is not None)
+        if is_finished:
             finish_folder(folder)
     kept = None if out is None else folder
     return RunResult(matcher, metrics, run.history, kept, predictions)

@@ -11,6 +11,7 @@ from keras_sentmatch.training import encoding, load_recipe
 from keras_sentmatch.training._steps import Run
 from keras_sentmatch.training.adapt import adapted, rarest_class, sizes_for
 from keras_sentmatch.training.encoding import EncodingCache, FittedEncoder
+from keras_sentmatch.training.profiling import profile_model
 from keras_sentmatch.training.results import advice, standard_error, still_rises
 from keras_sentmatch.training.training_data import prepare_data
 from tests.toys.training import WORDS, tiny_pairs, tiny_recipe, tiny_run, tiny_splits
@@ -53,6 +54,12 @@ def test_a_hybrid_with_new_weights_trains_for_a_few_epochs():
     assert given == ("cosine_warm_up_decay", 1e-4, 9, 9)
     ranking = adapted(load_recipe("hybrid", "wikiqa"), tiny_splits("ranking"))[0].training
     assert (ranking.schedule, ranking.learning_rate, ranking.patience) == ("constant", 1e-3, 5)
+
+
+def test_a_profile_has_values_for_each_auto():
+    settings = ["model.units=4", "model.blocks=1"]
+    sizes = {"batch_size": 4, "length": 4, "words": 9, "classes": 2}
+    assert profile_model("hybrid", overrides=settings, **sizes)["train_ms"] > 0
 
 
 @pytest.mark.parametrize("count, lengths", [(8, {*range(1, 9)}), (5, None), (2, {4, 8})])
