@@ -110,9 +110,10 @@ def make_batches(
 
 
 def training_settings(model: str) -> dict[str, Any]:
-    """Return the `[training]` table of a model's recipe."""
+    """Return the `[training]` table of a model's recipe, without what follows from the data."""
     recipes = importlib.resources.files("keras_sentmatch") / "training" / "recipes"
-    return tomllib.loads((recipes / f"{model}.toml").read_text(encoding="utf-8"))["training"]
+    table = tomllib.loads((recipes / f"{model}.toml").read_text(encoding="utf-8"))["training"]
+    return {name: value for name, value in table.items() if value != "auto"}
 
 
 # === Processes ===

@@ -54,6 +54,14 @@ def test_scripts_import_what_exists() -> None:
                 assert not missing, f"{script.name}: {node.module} has no {missing}"
 
 
+def test_a_recipe_whose_rate_follows_from_the_data_can_be_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    subject = importlib.import_module("subjects").KerasSubject("hybrid", 8, 0, toy=True)
+    assert subject.model.optimizer.clipnorm == 5.0
+
+
 def test_speed_measures_what_has_no_row_yet(tmp_path: Path) -> None:
     out = tmp_path / "speed.csv"
     options = ["--toy", "--backends", "torch,plain", "--out", out]
