@@ -82,8 +82,9 @@ def train_ensemble(
         else:
             now = run_identity(recipe.with_training(seed=seed), splits)
             check_identity(folder, metrics["identity"], now)
-            matcher = Matcher.load(folder, "keras")
-            matcher.model.jit_compile = jit_compile()  # predictions are then the same
+            matcher = Matcher.load(folder)  # with the engine of the run that has just ended
+            if matcher.engine == "keras":
+                matcher.model.jit_compile = jit_compile()
             results.append((matcher, metrics))
         if interrupted := results[-1][1]["interrupted"]:
             break
