@@ -235,7 +235,8 @@ def solve_linear(
     """
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(max_iter=1000, warm_start=True)  # from the weights before
+    # It starts from the weights before, and needs a few steps where L-BFGS needs hundreds.
+    model = LogisticRegression(solver="newton-cg", max_iter=1000, warm_start=True)
     if strength is not None:
         return *_fit(classes, strength, model, *train), strength
     assert validation is not None

@@ -1,6 +1,7 @@
 """How each operation of `keras.ops` is written to an ONNX graph."""
 
 from collections.abc import Callable
+from functools import partial, reduce
 from typing import Any
 
 import keras
@@ -147,9 +148,11 @@ def _clip(graph: Any, step: Step, x: Any) -> Any:
 @writes("Where")
 def _where(graph: Any, step: Step, condition: Any, x: Any, y: Any) -> Any:
     dtype = step.outputs.dtype
-    return graph.add(
-        "Where", graph.value(condition, "bool"), graph.value(x, dtype), graph.value(y, dtype)
-    )
+    names = graph.value(x, dtype), graph.value(y, dtype)
+    if names[1] == graph.constant(0.0) and condition.shape[-1] == 1 < len(x.shape) - 1:
+        # Padded rows become zero. A product takes half as long; what is padded is finite.
+        return graph.add("Mul", names[0], graph.value(condition, dtype))
+    return graph.add("Where", graph.value(condition, "bool"), *names)
 
 
 @writes("DivideNoNan")
@@ -300,17 +303,30 @@ def _conv(graph: Any, step: Step, x: Any, kernel: Any) -> Any:
 def _windows(
     graph: Any, x: Any, kernel: np.ndarray, pads: list[int], stride: int, dilation: int
 ) -> str:
-    """One product with all windows `[B, L, size * in]`, which is faster than a convolution."""
-    name, last = graph.value(x), (len(kernel) - 1) * dilation
+    """A convolution over words as one matrix product, which is faster.
+
+    Either of the windows `[B, L, size * in]`, or of the words, if there are fewer filters than inputs:
+    then the parts `[B, L, filters]` that a word gives to its windows are added.
+    """
+    (size, width, filters), name, last = kernel.shape, graph.value(x), (len(kernel) - 1) * dilation
+    adds = stride == 1 and filters < width
+    if adds:
+        name = graph.add("MatMul", name, graph.constant(np.concatenate([*kernel], axis=1)))
     if any(pads):
         pads = [0, pads[0], 0, 0, pads[1], 0]
         name = graph.add("Pad", name, graph.integers(*pads), graph.constant(0.0))
-    parts = [
-        graph.add("Slice", name, *map(graph.integers, (at, at - last or 2**31, 1, stride)))
-        for at in range(0, last + 1, dilation)
-    ]
+    parts = []
+    for k in range(size):
+        at = k * dilation
+        limits = [(at,), (at - last or 2**31,), (1,), (stride,)]
+        if adds:
+            own = (k * filters, (k + 1) * filters, 2, 1)
+            limits = [(*limit, more) for limit, more in zip(limits, own)]
+        parts.append(graph.add("Slice", name, *(graph.integers(*limit) for limit in limits)))
+    if adds:
+        return reduce(partial(graph.add, "Add"), parts)
     name = graph.add("Concat", *parts, axis=2)
-    found: str = graph.add("MatMul", name, graph.constant(kernel.reshape(-1, kernel.shape[-1])))
+    found: str = graph.add("MatMul", name, graph.constant(kernel.reshape(-1, filters)))
     return found
 
 

@@ -86,6 +86,34 @@ def test_activations_and_reductions():
         np.testing.assert_allclose(found, here, atol=1e-5, rtol=1e-5, err_msg=name)
 
 
+def test_convolutions_over_words():
+    kernels = {
+        (size, filters): np.random.default_rng(size)
+        .normal(size=(size, 3, filters))
+        .astype("float32")
+        for size in (1, 2, 3, 4)
+        for filters in (2, 5)  # fewer and more than the three inputs
+    }
+    ways = [("same", 1, 1), ("valid", 1, 1), ("same", 1, 2), ("valid", 1, 2), ("valid", 2, 1)]
+
+    def made(arrays):
+        return {
+            f"{size} {filters} {way}": keras.ops.conv(
+                arrays["x"], kernel, stride, pad, "channels_last", dilation
+            )
+            for (size, filters), kernel in kernels.items()
+            for way, (pad, stride, dilation) in enumerate(ways)
+        }
+
+    x = np.random.default_rng(0).normal(size=(2, 9, 3)).astype("float32")
+    want = made({"x": keras.ops.convert_to_tensor(x)})
+    content, _ = write_model(made, {"x": keras.KerasTensor((None, None, 3))}, list(want), {})
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    for name, found in zip(want, session.run(list(want), {"x": x})):
+        here = keras.ops.convert_to_numpy(want[name])
+        np.testing.assert_allclose(found, here, atol=1e-5, err_msg=name)
+
+
 def test_the_mean_of_members_and_their_temperatures(tmp_path):
     members = [make("decatt"), make("re2")]
     ensemble = EnsembleMatcher(members, temperature=1.5)
