@@ -1,6 +1,7 @@
 """The linear part of a model: which words occur, and how well they match (Wide & Deep, 2016)."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -275,7 +276,11 @@ def _fit(
             design = features[:, used]
             if design.nnz > DENSE * math.prod(design.shape):  # three times as fast
                 design = design.astype("float32").toarray()
-        model.set_params(C=strength).fit(design, labels, counts)
+        with (
+            warnings.catch_warnings()
+        ):  # no step improves weights that are as good as rounding allows
+            warnings.filterwarnings("ignore", "(?i).*line search")
+            model.set_params(C=strength).fit(design, labels, counts)
         columns = met[1:] if len(met) == 2 else met  # with two classes: the logit of the second
         found = np.zeros((features.shape[1], len(columns)))
         found[used] = model.coef_.T
