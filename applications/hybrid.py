@@ -12,7 +12,6 @@ from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD
 from keras_sentmatch.applications.linear_part import (
     LinearPart,
     WithLinearPart,
-    outputs_of,
     prediction_error,
 )
 from keras_sentmatch.applications.pair_model import PairModel, Sentence, both
@@ -95,7 +94,7 @@ class Hybrid(WithLinearPart, RE2):
 
     def best_share(self, batches: Sequence[Arrays], labels: np.ndarray) -> float:
         """The share of the deep part with which labeled pairs are predicted best."""
-        wide, deep = outputs_of(self, self.parts, batches)
+        wide, deep = self.wide.outputs(self.parts, batches)
         if self.num_classes > 1:
             from scipy.special import log_softmax
 

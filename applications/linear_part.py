@@ -38,6 +38,7 @@ class LinearPart:
             name="wide_logits",
             trainable=trainable,
         )
+        self._readers: dict[tuple[str, ...], keras.Model] = {}  # see `outputs`
 
     def __call__(self, word_ids_1, word_ids_2, vectors_1, vectors_2):
         """The logits `[B, C]`, from word ids `[B, L]` and word vectors `[B, L, D]`."""
@@ -111,8 +112,23 @@ class LinearPart:
 
     def _features(self, batches: Sequence[Arrays]) -> np.ndarray:
         """The features that are used, float64 `[pairs, F]`."""
-        (found,) = outputs_of(self.model, {"features": self.features}, batches)
+        (found,) = self.outputs({"features": self.features}, batches)
         return found.astype(float)[:, self.used]
+
+    def outputs(self, tensors: Mapping[str, Any], batches: Sequence[Arrays]) -> list[np.ndarray]:
+        """Tensors of the model's graph, by name, for batches; compiled for few shapes, and once."""
+        names = tuple(tensors)
+        if names not in self._readers:
+            self._readers[names] = keras.Model(self.model.input, dict(tensors))
+        reader = self._readers[names]
+        if keras.config.backend() == "jax":  # which would compile each operation for each shape
+            found = [_compiled(reader, batch, max(map(_rows, batches))) for batch in batches]
+        else:
+            found = [reader(dict(batch), training=False) for batch in batches]
+        return [
+            np.concatenate([keras.ops.convert_to_numpy(outputs[name]) for outputs in found])
+            for name in names
+        ]
 
 
 class WithLinearPart(TrainingHooks):
@@ -190,21 +206,6 @@ def _design(batches: Sequence[Arrays], features: np.ndarray, vocabulary_size: in
 
     one, two = counts("word_ids_1"), counts("word_ids_2")
     return sparse.hstack([one, two, one.sign().multiply(two.sign()), features], format="csr")
-
-
-def outputs_of(
-    model: keras.Model, tensors: Mapping[str, Any], batches: Sequence[Arrays]
-) -> list[np.ndarray]:
-    """Compute tensors of a model's graph for batches, and compile at most a few programs."""
-    reader = keras.Model(model.input, tensors)
-    if keras.config.backend() == "jax":  # which would compile each operation for each shape
-        found = [_compiled(reader, batch, max(map(_rows, batches))) for batch in batches]
-    else:
-        found = [reader(dict(batch), training=False) for batch in batches]
-    return [
-        np.concatenate([keras.ops.convert_to_numpy(outputs[name]) for outputs in found])
-        for name in tensors
-    ]
 
 
 def _rows(batch: Arrays) -> int:

@@ -33,6 +33,8 @@ class PairBatches:
         features: Names of the arrays to yield (a model's input names). Defaults to all arrays of the
             encoder.
         drop_remainder: Whether the short batch is left out. Defaults to `False`.
+        fills: Whether other rows of the epoch, again, fill the short batch, so that a backend that
+            compiles each shape compiles one less. Defaults to `False`.
         targets: Array with one row per pair, used instead of the labels.
         weights: Weight of each pair in the loss, which follows the labels in a batch.
         encoded: Result of `encode_dataset` for these pairs and this encoder, if known.
@@ -62,6 +64,7 @@ class PairBatches:
         bucket_lengths: Sequence[int] | int = 5,
         features: Collection[str] | None = None,
         drop_remainder: bool = False,
+        fills: bool = False,
         targets: np.ndarray | None = None,
         weights: np.ndarray | None = None,
         encoded: EncodedPairs | None = None,
@@ -96,6 +99,7 @@ class PairBatches:
                 )
         self.num_rows, self.batch_size = len(dataset), batch_size
         self.shuffle, self.seed, self.drop_remainder = shuffle, seed, drop_remainder
+        self.fills = fills
         lengths = np.maximum(self._pairs.lengths.max(1), 1)
         if isinstance(bucket_lengths, int):
             bucket_lengths = least_padding(lengths, max(bucket_lengths, 1))
@@ -182,6 +186,8 @@ class PairBatches:
         rows = rng.permutation(self.num_rows) if self.shuffle else np.arange(self.num_rows)
         plan = plan_batches(rows, self._row_lengths, self.bucket_lengths, self.batch_size)
         plan = plan[: len(self)]
+        if self.fills and (missing := self.batch_size - len(plan[-1][0])) and len(plan) > 1:
+            plan[-1] = np.concatenate([plan[-1][0], plan[0][0][:missing]]), plan[-1][1]
         return [plan[i] for i in rng.permutation(len(plan))] if self.shuffle else plan
 
 

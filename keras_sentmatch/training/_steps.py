@@ -54,9 +54,14 @@ class Folds:
 
 def bucket_counts(training: TrainingConfig, encoder: Encoder) -> dict[str, int]:
     """Return the number of lengths that batches are padded to, by role."""
-    # XLA compiles a step for every length, which costs more than to pad validation pairs.
-    few = 2 if keras.config.backend() == "jax" else encoder.max_length
-    return {"train": training.length_buckets, "validation": few}
+    if not _compiles_each_shape():
+        return {"train": training.length_buckets, "validation": encoder.max_length}
+    # A step is compiled for every length, which takes as long as an epoch of thousands of pairs.
+    return {"train": min(training.length_buckets, int(training.epochs)), "validation": 1}
+
+
+def _compiles_each_shape() -> bool:
+    return keras.config.backend() == "jax"
 
 
 @dataclass
@@ -128,6 +133,7 @@ class Run:
                 # Without gradients, more pairs fit in memory, and most of the time is Keras's own.
                 batch_size=training.batch_size * (1 if role == "train" else 4),
                 shuffle=role == "train",
+                fills=role == "train" and _compiles_each_shape(),
                 seed=training.seed,
                 bucket_lengths=buckets[role],
                 features=list(self.model.input),
@@ -255,7 +261,7 @@ class Run:
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
     def _say_shapes(self) -> None:
-        if keras.config.backend() == "jax" and self.folds is None:  # they have compiled all
+        if _compiles_each_shape() and self.folds is None:  # they have compiled all
             shapes = [shape for batches in self.batches.values() for shape in batches.shapes()]
             log.info(
                 f"compiling {len(shapes)} programs, one for each shape of a batch: the first epoch "

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import Hybrid
-from keras_sentmatch.applications.linear_part import outputs_of
 from tests.applications.common import WORDS, model_case
 from tests.applications.test_bag_of_words import answers, pairs
 from tests.case import value
@@ -44,7 +43,7 @@ def test_parts_of_batches_of_several_shapes():
     model = HYBRID()
     ids = [np.arange(rows * length).reshape(rows, length) % 10 for rows, length in ((4, 3), (2, 5))]
     batches = [{name: one.astype("int32") for name in WORDS} for one in ids]
-    found = outputs_of(model, model.parts, batches)
+    found = model.wide.outputs(model.parts, batches)
     reader = keras.Model(model.input, model.parts)
     for number, name in enumerate(model.parts):
         wanted = [value(reader(batch)[name]) for batch in batches]
@@ -53,7 +52,7 @@ def test_parts_of_batches_of_several_shapes():
 
 def test_training_does_not_compute_the_linear_part(monkeypatch):
     model, batch = HYBRID(dropout=0.0), pairs()[0][0]
-    (deep,) = outputs_of(model, {"deep": model.parts["deep"]}, [batch])
+    (deep,) = model.wide.outputs({"deep": model.parts["deep"]}, [batch])
 
     def call(*arguments):
         raise AssertionError("the linear part is computed")

@@ -39,6 +39,19 @@ def assert_equal(got, want):
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
+def test_the_short_batch_is_filled(shuffle):
+    made = batches(shuffle=shuffle, fills=True)
+    for epoch in range(3):
+        order = made.order(epoch)
+        assert [len(rows) for rows in order] == [8] * len(made) == [8] * 7
+        assert all(len(set(rows.tolist())) == 8 for rows in order)
+        assert np.unique(np.concatenate(order)).size == 53
+    assert {rows for rows, _ in made.shapes()} == {8}
+    (alone,) = batches(fills=True, batch_size=64).order()
+    assert len(alone) == 53, "there are no other rows"
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("drop", [True, False])
 def test_every_row_once_in_the_same_shapes(shuffle, drop):
     made = batches(shuffle=shuffle, drop_remainder=drop)
