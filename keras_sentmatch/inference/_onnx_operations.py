@@ -302,7 +302,7 @@ def _conv(graph: Any, step: Step, x: Any, kernel: Any) -> Any:
 
 def _windows(
     graph: Any, x: Any, kernel: np.ndarray, pads: list[int], stride: int, dilation: int
-) -> str:
+) -> Any:
     """A convolution over words as one matrix product, which is faster.
 
     Either of the windows `[B, L, size * in]`, or of the words, if there are fewer filters than inputs:
@@ -318,16 +318,15 @@ def _windows(
     parts = []
     for k in range(size):
         at = k * dilation
-        limits = [(at,), (at - last or 2**31,), (1,), (stride,)]
+        limits = [[at], [at - last or 2**31], [1], [stride]]  # from, to, axis, step
         if adds:
-            own = (k * filters, (k + 1) * filters, 2, 1)
-            limits = [(*limit, more) for limit, more in zip(limits, own)]
+            for limit, more in zip(limits, (k * filters, (k + 1) * filters, 2, 1)):
+                limit.append(more)
         parts.append(graph.add("Slice", name, *(graph.integers(*limit) for limit in limits)))
     if adds:
         return reduce(partial(graph.add, "Add"), parts)
     name = graph.add("Concat", *parts, axis=2)
-    found: str = graph.add("MatMul", name, graph.constant(kernel.reshape(-1, filters)))
-    return found
+    return graph.add("MatMul", name, graph.constant(kernel.reshape(-1, filters)))
 
 
 @writes("MaxPool", "AveragePool")

@@ -61,7 +61,7 @@ def bucket_counts(training: TrainingConfig, encoder: Encoder) -> dict[str, int]:
 
 
 def _compiles_each_shape() -> bool:
-    return keras.config.backend() == "jax"
+    return str(keras.config.backend()) == "jax"
 
 
 @dataclass
