@@ -277,9 +277,8 @@ def _fit(
             design = features[:, used]
             if design.nnz > DENSE * math.prod(design.shape):  # three times as fast
                 design = design.astype("float32").toarray()
-        with (
-            warnings.catch_warnings()
-        ):  # no step improves weights that are as good as rounding allows
+        with warnings.catch_warnings():
+            # Where rounding allows no better weights, no step improves them.
             warnings.filterwarnings("ignore", "(?i).*line search")
             model.set_params(C=strength).fit(design, labels, counts)
         columns = met[1:] if len(met) == 2 else met  # with two classes: the logit of the second

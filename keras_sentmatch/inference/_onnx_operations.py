@@ -148,11 +148,12 @@ def _clip(graph: Any, step: Step, x: Any) -> Any:
 @writes("Where")
 def _where(graph: Any, step: Step, condition: Any, x: Any, y: Any) -> Any:
     dtype = step.outputs.dtype
-    names = graph.value(x, dtype), graph.value(y, dtype)
-    if names[1] == graph.constant(0.0) and condition.shape[-1] == 1 < len(x.shape) - 1:
+    one, other = graph.value(x, dtype), graph.value(y, dtype)
+    of_rows = len(step.outputs.shape) > 2 and tuple(getattr(condition, "shape", ()))[-1:] == (1,)
+    if of_rows and graph.is_zero(other):
         # Padded rows become zero. A product takes half as long; what is padded is finite.
-        return graph.add("Mul", names[0], graph.value(condition, dtype))
-    return graph.add("Where", graph.value(condition, "bool"), *names)
+        return graph.add("Mul", one, graph.value(condition, dtype))
+    return graph.add("Where", graph.value(condition, "bool"), one, other)
 
 
 @writes("DivideNoNan")

@@ -130,6 +130,10 @@ class Graph:
         name: str = self._made[key]
         return name
 
+    def is_zero(self, name: str) -> bool:
+        """Return whether a name is that of the constant 0.0."""
+        return bool(name == self._made.get(("float32", (), bytes(4))))
+
     def integers(self, *values: int) -> str:
         return self.constant(np.array(values, "int64"))
 

@@ -161,13 +161,13 @@ class AlignmentFusion(Layer):
     def call(self, x, attended, mask, training=None):
         x, attended = ops.convert_to_tensor(x), ops.convert_to_tensor(attended)
         width, kernels = x.shape[-1], [view.normalized() for view in self.views]
-        # [x; a] K is x K[:width] + a K[width:], and [x; x - a] K is x (K[:width] + K[width:]) - a K[width:].
-        firsts, seconds = zip(*((kernel[:width], kernel[width:]) for kernel in kernels))
-        of_x, of_attended, of_product = [*firsts], [seconds[0]], []
+        # [x; a] K = x U + a V, where K = [U; V]. So [x; x - a] K = x (U + V) - a V.
+        upper, lower = zip(*((kernel[:width], kernel[width:]) for kernel in kernels))
+        of_x, of_attended, of_product = [*upper], [lower[0]], []
         if self.mode == "full":
-            of_x[1] = of_x[1] + seconds[1]
-            of_attended.append(-seconds[1])
-            of_product.append(ops.matmul(x * attended, seconds[2]))
+            of_x[1] = upper[1] + lower[1]
+            of_attended.append(-lower[1])
+            of_product.append(ops.matmul(x * attended, lower[2]))
         others = [ops.matmul(attended, ops.concatenate(of_attended, axis=-1)), *of_product]
         y = ops.matmul(x, ops.concatenate(of_x, axis=-1)) + ops.concatenate(others, axis=-1)
         y = gelu(y + ops.concatenate([view.bias for view in self.views], axis=-1))
