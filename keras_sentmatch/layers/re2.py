@@ -160,16 +160,12 @@ class AlignmentFusion(Layer):
 
     def call(self, x, attended, mask, training=None):
         x, attended = ops.convert_to_tensor(x), ops.convert_to_tensor(attended)
+        compared = (attended, x - attended, x * attended)
         width, kernels = x.shape[-1], [view.normalized() for view in self.views]
-        # [x; a] K = x U + a V, where K = [U; V]. So [x; x - a] K = x (U + V) - a V.
-        upper, lower = zip(*((kernel[:width], kernel[width:]) for kernel in kernels))
-        of_x, of_attended, of_product = [*upper], [lower[0]], []
-        if self.mode == "full":
-            of_x[1] = upper[1] + lower[1]
-            of_attended.append(-lower[1])
-            of_product.append(ops.matmul(x * attended, lower[2]))
-        others = [ops.matmul(attended, ops.concatenate(of_attended, axis=-1)), *of_product]
-        y = ops.matmul(x, ops.concatenate(of_x, axis=-1)) + ops.concatenate(others, axis=-1)
+        # [x; y] K is x K[:width] + y K[width:]. One product gives the first term for all views.
+        y = ops.matmul(x, ops.concatenate([kernel[:width] for kernel in kernels], axis=-1))
+        others = [ops.matmul(x, kernel[width:]) for x, kernel in zip(compared, kernels)]
+        y += ops.concatenate(others, axis=-1)
         y = gelu(y + ops.concatenate([view.bias for view in self.views], axis=-1))
         if self.mode == "full":
             y = self.output_dense(self.output_dropout(y, training=training))
