@@ -31,7 +31,7 @@ class _WeightNormalized(Layer):
         )
         self.scale = self.add_weight(
             shape=shape[-1:],
-            initializer=lambda shape, dtype=None: ops.cast(ops.sqrt(_squares(self.kernel)), dtype),
+            initializer=lambda shape, dtype=None: ops.cast(_lengths(self.kernel), dtype),
             name="scale",
         )
         self.bias = self.add_weight(shape=shape[-1:], initializer="zeros", name="bias")
@@ -39,15 +39,15 @@ class _WeightNormalized(Layer):
     def normalized(self):
         """Return the kernel `g v / ||v||`."""
         kernel = ops.convert_to_tensor(self.kernel)
-        inverse = ops.rsqrt(_squares(kernel))  # fewer operations, backward too, than to divide
-        rate = ops.cast(ops.cast(self.scale, inverse.dtype) * inverse, kernel.dtype)
+        lengths = _lengths(kernel)
+        rate = ops.cast(ops.cast(self.scale, lengths.dtype) / lengths, kernel.dtype)
         return kernel * rate
 
 
-def _squares(kernel):
-    """The squared length of each output's kernel, in float32 at least, and never zero."""
+def _lengths(kernel):
     kernel = at_least_float32(kernel)
-    return ops.sum(ops.square(kernel), axis=tuple(range(len(kernel.shape) - 1))) + 1e-16
+    squares = ops.sum(ops.square(kernel), axis=tuple(range(len(kernel.shape) - 1)))
+    return ops.sqrt(ops.maximum(squares, 1e-16))
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
