@@ -38,7 +38,7 @@ class LinearPart:
             name="wide_logits",
             trainable=trainable,
         )
-        self._readers: dict[tuple[str, ...], keras.Model] = {}  # see `outputs`
+        self._readers: dict[tuple[tuple[str, int], ...], keras.Model] = {}  # see `outputs`
 
     def __call__(self, word_ids_1, word_ids_2, vectors_1, vectors_2):
         """The logits `[B, C]`, from word ids `[B, L]` and word vectors `[B, L, D]`."""
@@ -116,18 +116,18 @@ class LinearPart:
         return found.astype(float)[:, self.used]
 
     def outputs(self, tensors: Mapping[str, Any], batches: Sequence[Arrays]) -> list[np.ndarray]:
-        """Tensors of the model's graph, by name, for batches; compiled for few shapes, and once."""
-        names = tuple(tensors)
-        if names not in self._readers:
-            self._readers[names] = keras.Model(self.model.input, dict(tensors))
-        reader = self._readers[names]
+        """Compute tensors of the model's graph for batches; JAX compiles few shapes, each once."""
+        key = tuple((name, id(tensor)) for name, tensor in tensors.items())
+        if key not in self._readers:
+            self._readers[key] = keras.Model(self.model.input, dict(tensors))
+        reader = self._readers[key]
         if keras.config.backend() == "jax":  # which would compile each operation for each shape
             found = [_compiled(reader, batch, max(map(_rows, batches))) for batch in batches]
         else:
             found = [reader(dict(batch), training=False) for batch in batches]
         return [
             np.concatenate([keras.ops.convert_to_numpy(outputs[name]) for outputs in found])
-            for name in names
+            for name in tensors
         ]
 
 
@@ -237,7 +237,7 @@ def solve_linear(
     """
     from sklearn.linear_model import LogisticRegression
 
-    # It starts from the weights before, and needs a few steps where L-BFGS needs hundreds.
+    # A fit starts from the weights of the fit before. Newton's method needs a few steps for it, L-BFGS up to hundreds.
     model = LogisticRegression(solver="newton-cg", max_iter=1000, warm_start=True)
     if strength is not None:
         return *_fit(classes, strength, model, *train), strength
@@ -278,7 +278,7 @@ def _fit(
             if design.nnz > DENSE * math.prod(design.shape):  # three times as fast
                 design = design.astype("float32").toarray()
         with warnings.catch_warnings():
-            # Where rounding allows no better weights, no step improves them.
+            # The line search fails if rounding allows no better weights.
             warnings.filterwarnings("ignore", "(?i).*line search")
             model.set_params(C=strength).fit(design, labels, counts)
         columns = met[1:] if len(met) == 2 else met  # with two classes: the logit of the second

@@ -33,8 +33,9 @@ class PairBatches:
         features: Names of the arrays to yield (a model's input names). Defaults to all arrays of the
             encoder.
         drop_remainder: Whether the short batch is left out. Defaults to `False`.
-        fills: Whether other rows of the epoch, again, fill the short batch, so that a backend that
-            compiles each shape compiles one less. Defaults to `False`.
+        fills: Whether rows of another batch fill the short batch, so that a backend that compiles
+            each shape compiles one program less. These rows occur twice in the epoch. Defaults to
+            `False`.
         targets: Array with one row per pair, used instead of the labels.
         weights: Weight of each pair in the loss, which follows the labels in a batch.
         encoded: Result of `encode_dataset` for these pairs and this encoder, if known.

@@ -151,7 +151,7 @@ def _where(graph: Any, step: Step, condition: Any, x: Any, y: Any) -> Any:
     one, other = graph.value(x, dtype), graph.value(y, dtype)
     of_rows = len(step.outputs.shape) > 2 and tuple(getattr(condition, "shape", ()))[-1:] == (1,)
     if of_rows and graph.is_zero(other):
-        # Padded rows become zero. A product takes half as long; what is padded is finite.
+        # This sets padded rows to zero, whose values are finite. A product takes half as long.
         return graph.add("Mul", one, graph.value(condition, dtype))
     return graph.add("Where", graph.value(condition, "bool"), one, other)
 
@@ -304,10 +304,10 @@ def _conv(graph: Any, step: Step, x: Any, kernel: Any) -> Any:
 def _windows(
     graph: Any, x: Any, kernel: np.ndarray, pads: list[int], stride: int, dilation: int
 ) -> Any:
-    """A convolution over words as one matrix product, which is faster.
+    """Write a convolution over words as one matrix product, which is faster.
 
-    Either of the windows `[B, L, size * in]`, or of the words, if there are fewer filters than inputs:
-    then the parts `[B, L, filters]` that a word gives to its windows are added.
+    The kernel is multiplied with all windows `[B, L, size * in]`. If there are fewer filters than
+    inputs, it is multiplied with each word, and the products of the words of a window are added.
     """
     (size, width, filters), name, last = kernel.shape, graph.value(x), (len(kernel) - 1) * dilation
     adds = stride == 1 and filters < width

@@ -44,6 +44,9 @@ def test_parts_of_batches_of_several_shapes():
     ids = [np.arange(rows * length).reshape(rows, length) % 10 for rows, length in ((4, 3), (2, 5))]
     batches = [{name: one.astype("int32") for name in WORDS} for one in ids]
     found = model.wide.outputs(model.parts, batches)
+    kept = {**model.wide._readers}
+    model.wide.outputs(model.parts, batches[:1])
+    assert model.wide._readers == kept, "nothing is compiled again"
     reader = keras.Model(model.input, model.parts)
     for number, name in enumerate(model.parts):
         wanted = [value(reader(batch)[name]) for batch in batches]
