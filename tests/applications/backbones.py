@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import keras
 import numpy as np
-import pytest
 
 from tests.case import weights_of
+from tests.lazily import Lazily
 from tests.oracles_blocks import layer_norm
 
-keras_hub = pytest.importorskip("keras_hub")
+keras_hub = Lazily("keras_hub")
 
 SIZES = {
     "vocabulary_size": 14,
@@ -25,9 +24,18 @@ def backbone(kind: str = "Bert", **sizes: Any) -> Any:
     return getattr(keras_hub.models, f"{kind}Backbone")(**{**SIZES, **sizes})
 
 
-BERT, ROBERTA = (
-    keras.saving.serialize_keras_object(backbone(kind)) for kind in ("Bert", "Roberta")
-)
+def serialized(kind: str, **more: Any) -> dict[str, Any]:
+    """`keras.saving.serialize_keras_object(backbone(kind))`, without the import of KerasHub."""
+    name = f"{kind.lower()}_backbone"
+    return {
+        "module": f"keras_hub.src.models.{kind.lower()}.{name}",
+        "class_name": f"{kind}Backbone",
+        "config": {"name": name, **SIZES, **more},
+        "registered_name": f"keras_hub>{kind}Backbone",
+    }
+
+
+BERT, ROBERTA = serialized("Bert", num_segments=2), serialized("Roberta")
 # [CLS] is 2, [SEP] is 3; <s> is 0, </s> is 2. The last pair has an empty second sentence.
 PAIRS = {
     "token_ids": np.array([[2, 5, 6, 3, 7, 8, 3], [2, 9, 3, 10, 3, 0, 0], [2, 11, 3, 3, 0, 0, 0]]),

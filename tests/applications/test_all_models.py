@@ -81,7 +81,6 @@ def test_a_model_can_be_plotted(name):
     assert [layer.name for layer in model.layers if layer.name not in dot] == []
 
 
-@pytest.mark.backend("tensorflow")  # the fastest where every batch is a compiled call
 @pytest.mark.parametrize("name", WORD_LEVEL)
 def test_the_embedded_recipe_learns_a_hundred_pairs_by_heart(name):
     """So everything that has to move for a model to learn does move."""

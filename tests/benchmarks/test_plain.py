@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import ESIM, RE2
+from tests.lazily import Lazily
 
-torch = pytest.importorskip("torch")
-nn = torch.nn
+torch = Lazily("torch")
 pytestmark = pytest.mark.once
 
 
@@ -51,7 +51,7 @@ def put_lstm(lstm: Any, *layers: Any) -> None:
         put(getattr(lstm, f"weight_ih_l0{suffix}"), array(layer.cell.kernel).T)
         put(getattr(lstm, f"weight_hh_l0{suffix}"), array(layer.cell.recurrent_kernel).T)
         put(getattr(lstm, f"bias_ih_l0{suffix}"), array(layer.cell.bias))
-        nn.init.zeros_(getattr(lstm, f"bias_hh_l0{suffix}"))
+        torch.nn.init.zeros_(getattr(lstm, f"bias_hh_l0{suffix}"))
 
 
 def put_bilstm(lstm: Any, layer: Any) -> None:

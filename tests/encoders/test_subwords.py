@@ -11,8 +11,9 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.text.backbones import load_tokenizer
 from keras_sentmatch.text.word_pieces import BertText
 from tests.encoders.test_words import HARD
+from tests.lazily import Lazily
 
-hub = pytest.importorskip("keras_hub")
+hub = Lazily("keras_hub")
 
 PIECES = ["a", "dog", "cat", "run", "##s", "un", "##do", ".", "cafe", "[", "]", "ß", "…", "中"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -18,8 +18,11 @@ from typing import Any
 
 import keras
 import numpy as np
+import onnxruntime
 
 from keras_sentmatch.applications import build_model, get_model_class, list_models
+from keras_sentmatch.inference import onnx_file
+from keras_sentmatch.inference.onnx_graph import write_model
 
 FILE = Path(__file__).with_name("golden.npz")
 FULL = 128  # of an array with more values, projections of each row are kept
@@ -154,6 +157,22 @@ def explained(model: keras.Model, inputs: dict[str, np.ndarray]) -> dict[str, np
     except NotImplementedError:
         return None
     return run(explainer, inputs)
+
+
+def lengthened(array: np.ndarray, length: int) -> np.ndarray:
+    """With zeros at its end along axis 1."""
+    axes = [(0, 0), (0, length - array.shape[1])] + [(0, 0)] * (array.ndim - 2)
+    return np.pad(array, axes)
+
+
+def onnx_output(model: keras.Model, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    """The output of the model as ONNX, where both sentences have the length of the longer one."""
+    width = max(x.shape[1] for x in inputs.values())
+    inputs = {name: lengthened(x, width) for name, x in inputs.items()}
+    content, _ = write_model(lambda arrays: {"y": model(arrays)}, model.input, ["y"], {})
+    onnx_file.check_model(content, onnx_file.MADE)  # what a run folder may hold
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    return session.run(None, {one.name: inputs[one.name] for one in session.get_inputs()})[0]
 
 
 def facts(model: keras.Model) -> dict[str, Any]:
