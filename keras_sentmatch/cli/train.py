@@ -54,7 +54,7 @@ def train(
     ] = False,
     backend: options.Backend = None,
 ) -> None:
-    """Train a matcher. Without options: a small one on generated pairs, in about two minutes."""
+    """Train a matcher. Without options: a small one on generated pairs, in about a minute."""
     if resume and out is None:
         raise InputError("--resume needs --out, the folder of the run to continue.")
     if crossval is not None and seeds > 1:
