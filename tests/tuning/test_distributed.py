@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from keras_sentmatch.data import natural_logic_pairs
+
 pytest.importorskip("keras_tuner")
 pytest.importorskip("grpc")
 
@@ -22,7 +24,10 @@ def free_port():
 @pytest.mark.slow
 @pytest.mark.backend("torch")  # the processes say nothing new on another one
 def test_a_chief_and_two_workers(tmp_path):
-    out, port = tmp_path / "search", str(free_port())
+    out, port, data = tmp_path / "search", str(free_port()), tmp_path / "pairs.tsv"
+    pairs = natural_logic_pairs(100, seed=0)
+    rows = zip(pairs.sentence1, pairs.sentence2, map(str, pairs.labels))
+    data.write_text("\n".join(map("\t".join, [("sentence1", "sentence2", "label"), *rows])))
 
     def start(tuner_id, *more):
         variables = {
@@ -34,8 +39,8 @@ def test_a_chief_and_two_workers(tmp_path):
         }
         command = [
             *(sys.executable, "-c", "from keras_sentmatch.cli import main; main()"),
-            *("tune", "re2", "--data", "embedded"),
-            *("--limit", "60", "--epochs", "1", "--set", "model.units=4", "--tuner", "random"),
+            *("tune", "re2", "--data", str(data), "--split", "60/20/20"),
+            *("--epochs", "1", "--set", "model.units=4", "--tuner", "random"),
             *("--space", "units=4/8,learning_rate", "--trials", "4", "--out", str(out), *more),
         ]
         return subprocess.Popen(
