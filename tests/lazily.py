@@ -1,11 +1,11 @@
-"""Packages that are imported at first use: every process of pytest imports every test file, and each takes seconds."""
+"""Packages that are imported at first use: every process of pytest imports every test file, and they take seconds."""
 
 import importlib
 from typing import Any
 
 
 class Lazily:
-    """A package by its name. Where it is not installed, the test that uses it is skipped, by `conftest.py`."""
+    """A package by its name. If it is not installed, `conftest.py` skips the test that uses it."""
 
     def __init__(self, name: str):
         self._name = name

@@ -59,7 +59,9 @@ def test_golden(key, golden):
     found = record.facts(model)
     assert found == {n: entry[n] for n in found}
     shown = None if JAX else record.explained(model, inputs)
-    output = shown["probabilities"] if shown else record.run(model, inputs)
+    # A preset has the graph of its explainer; a model is called itself, since some have a call of their own.
+    preset = key not in list_models()
+    output = shown["probabilities"] if shown and preset else record.run(model, inputs)
     check("output", output)
     if not JAX:
         shapes = None if shown is None else {n: list(x.shape) for n, x in shown.items()}
