@@ -43,7 +43,8 @@ class CAFE(FeatureHost):
         x = self.word_dropout(self.represent_words(sentence))
         x = zero_padding(self.word_highway(self.word_projection(x)), mask)  # [B, L, u]
         attended = ops.matmul(self.attend_within(x, mask), x)
-        return Sentence(states=x, mask=mask, features=self.compare("intra", x, attended))
+        features = self.compare("intra", x, attended)
+        return Sentence(states=x, mask=mask, features=features, keys=self.inter_keys(x))
 
     def attend_within(self, x, mask):
         """The attention from each word to those of its own sentence, `[B, L, L]`."""
@@ -58,9 +59,8 @@ class CAFE(FeatureHost):
 
     def interact(self, one: Sentence, two: Sentence):
         x1, x2, mask_1, mask_2 = one.states, two.states, one.mask, two.mask
-        keys = self.inter_keys(x1), self.inter_keys(x2)
-        aligned_1, aligned_2, attention_1, attention_2 = self.inter(
-            x1, x2, mask_1, mask_2, *keys, return_attention=True
+        one.aligned, two.aligned, attention_1, attention_2 = self.inter(
+            x1, x2, mask_1, mask_2, one.keys, two.keys, return_attention=True
         )
         self.show(attention_1=attention_1, attention_2=attention_2)
         self.show(
@@ -69,19 +69,26 @@ class CAFE(FeatureHost):
                 "intra_attention_2": self.attend_within(x2, mask_2),
             }
         )
-        u1, u2 = self.propagate("1", one, aligned_1), self.propagate("2", two, aligned_2)
+        one, two = both(self.propagate, one, two)
+        self.show(
+            lambda: {
+                "features_1": zero_padding(one.features, mask_1),
+                "features_2": zero_padding(two.features, mask_2),
+            }
+        )
+        u1, u2 = one.fused, two.fused
         u1, u2 = self.attend_features(self.feature_blocks, u1, mask_1, u2, mask_2)
         p, q = both(self.compose, Sentence(fused=u1, mask=mask_1), Sentence(fused=u2, mask=mask_2))
         p, q = p.pooled, q.pooled
         v = self.dropout_1(ops.concatenate([p, q, p - q, p * q], axis=-1))  # [B, 8u]
         return self.classify(self.dropout_2(self.last_highway(self.projection(v))))
 
-    def propagate(self, side: str, sentence: Sentence, aligned):
+    def propagate(self, sentence: Sentence) -> Sentence:
         """The LSTM's input: each word with its features, three each of inter- and intra-attention."""
-        inter = self.compare("inter", sentence.states, aligned)
+        inter = self.compare("inter", sentence.states, sentence.aligned)
         features = ops.concatenate([inter, sentence.features], axis=-1)  # [B, L, 6]
-        self.show(lambda: {f"features_{side}": zero_padding(features, sentence.mask)})
-        return ops.concatenate([sentence.states, features], axis=-1)  # [B, L, u + 6]
+        fused = ops.concatenate([sentence.states, features], axis=-1)  # [B, L, u + 6]
+        return Sentence(fused=fused, features=features)
 
     def compose(self, sentence: Sentence) -> Sentence:
         """The mean and the maximum of the LSTM's states, `[B, 2u]`."""

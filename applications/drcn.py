@@ -134,6 +134,8 @@ class DRCN(FeatureHost):
         self.batch_normalization = batch_normalization
         self.embedding_dropout = embedding_dropout
         self.l2 = l2
+        # Otherwise the stack, which takes two sentences or one, would be in `encode`.
+        self.shares_encoder = not self.reads_alone
         penalty = keras.regularizers.L2(l2) if l2 else None
 
         self.word_representation = self.make_word_representation(
@@ -196,8 +198,6 @@ class DRCN(FeatureHost):
     def reads_alone(self) -> bool:
         """Whether each sentence is read without the other."""
         return not self.attention and self.feature_attention is None
-
-    shares_encoder = False  # the layers of the stack stack both sentences themselves
 
     @property
     def why_not_splittable(self) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import logging
 import os
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,12 +94,15 @@ def mine(
 
 
 class Distinct:
-    """The distinct sentences of a list, with their static vectors and the positions of each.
+    """The distinct sentences of a list, with their static vectors, words and positions.
 
-    Sentences that differ only in case, spacing and final punctuation are equal.
+    Sentences that differ only in case, spacing and final punctuation are equal. `vocabulary` has a
+    number for each word, and gets new ones.
     """
 
-    def __init__(self, texts: Sequence[str], name: str, least: int = 1) -> None:
+    def __init__(
+        self, texts: Sequence[str], name: str, vocabulary: dict[str, int], least: int = 1
+    ) -> None:
         if isinstance(texts, str):
             raise InputError(f"{name} is one string. Pass a list of sentences.")
         self.texts = list(texts)
@@ -111,6 +115,7 @@ class Distinct:
         self.places: list[int] = []  # of the first of equal sentences
         self.copies: dict[int, list[int]] = {}  # places of the others
         tokens, embed = Tokenizer(), load_static()
+        columns, ends = array("i"), array("i", [0])  # the words of each, as in a csr_matrix
         vectors = np.zeros((len(self.texts), embed.dim), "float16")
         for start in range(0, len(self.texts), _BLOCK):
             before, new = len(self), []
@@ -122,8 +127,12 @@ class Distinct:
                 else:
                     self.places.append(place)
                     new.append(words)
+                    known = vocabulary.setdefault
+                    columns.extend([known(word, len(vocabulary)) for word in dict.fromkeys(words)])
+                    ends.append(len(columns))
             vectors[before : len(self)] = embed.of_tokens(new)
         self.vectors = vectors[: len(self)]
+        self.words = np.asarray(columns), np.asarray(ends)
 
     def __len__(self) -> int:
         return len(self.places)
@@ -151,8 +160,12 @@ class Miner:
         self.matcher, self.batch_size, self.count = matcher, batch_size, candidates
         self.column = matcher.score_column(label)
         self.threshold = self._threshold(threshold)
-        self.first = Distinct(sentences, "The corpus", 2 if against is None else 1)
-        self.second = self.first if against is None else Distinct(against, "The second corpus")
+        vocabulary: dict[str, int] = {}
+        self.first = Distinct(sentences, "The corpus", vocabulary, 2 if against is None else 1)
+        self.second = self.first
+        if against is not None:
+            self.second = Distinct(against, "The second corpus", vocabulary)
+        self.vocabulary_size = len(vocabulary)
         known = {} if self.alone else self.second.keys
         equal = [(i, known[key]) for key, i in self.first.keys.items() if key in known]
         self.equal = np.array(equal, "int32").reshape(-1, 2)  # sentences of both corpora
@@ -216,14 +229,15 @@ class Miner:
         """Return the pairs that the matcher has scored, and their scores.
 
         If there are many, the scores of some pairs teach a linear model to guess a score from the two
-        vectors. Pairs with a low guess are not scored: so low that among the examples only `_LOST` of
-        the matching pairs have a lower one.
+        vectors and the share of common words. Pairs with a low guess are not scored: so low that among
+        the examples only `_LOST` of the matching pairs have a lower one.
         """
         order = np.random.default_rng(0).permutation(len(pairs))
         examples, others = pairs[order[:_EXAMPLES]], pairs[np.sort(order[_EXAMPLES:])]
         scores = self.scores(examples)
         if len(others) < _EXAMPLES or self.matcher.engine == "static":  # quickly scored
             return np.concatenate([examples, others]), np.append(scores, self.scores(others))
+        self.weights = self._word_weights()
         matching = self.shown(scores) >= self.threshold
         matching |= scores >= np.sort(scores)[-_FEWEST]  # few are no measure
         guess = self._learn(examples, scores)
@@ -250,13 +264,37 @@ class Miner:
         def facts(some: Array) -> Array:
             one = self.first.vectors[some[:, 0]].astype("float32")
             two = self.second.vectors[some[:, 1]].astype("float32")
-            return np.concatenate([one * two, np.abs(one - two), np.ones((len(some), 1))], axis=1)
+            rest = [self._common(some), np.ones(len(some))]
+            return np.concatenate([one * two, np.abs(one - two), np.stack(rest, axis=1)], axis=1)
 
         x, y = facts(pairs), scores.clip(*np.quantile(scores, [0.01, 0.99]))
         scale = np.sqrt(np.square(x).mean(axis=0)) + 1e-9
         x /= scale
         weights = np.linalg.solve(x.T @ x + _RIDGE * np.eye(x.shape[1]), x.T @ y) / scale
         return lambda some: np.asarray(facts(some) @ weights)
+
+    def _word_weights(self) -> list[Any]:
+        """Return the words of both corpora as sparse matrices, whose squares are their rarity (idf)."""
+        from scipy.sparse import csr_matrix
+
+        sides = [self.first, *([] if self.alone else [self.second])]
+        counts = sum(np.bincount(side.words[0], minlength=self.vocabulary_size) for side in sides)
+        rarity = np.log((1 + sum(map(len, sides))) / np.maximum(counts, 1))
+        weights = np.sqrt(rarity).astype("float32")
+        made = []
+        for side in sides:
+            columns, ends = side.words
+            shape = len(side), self.vocabulary_size
+            made.append(csr_matrix((weights[columns], columns, ends), shape=shape, copy=False))
+        return [made[0], made[-1]]
+
+    def _common(self, pairs: Array) -> Array:
+        """Return the share of the words of each pair that both have, weighted by rarity."""
+        one, two = (side[rows] for side, rows in zip(self.weights, pairs.T))
+        both, first, second = (
+            x.multiply(y).sum(axis=1) for x, y in ((one, two), (one, one), (two, two))
+        )
+        return np.asarray(both / np.maximum(first + second - both, 1e-9)).ravel()
 
     def scores(self, pairs: Array) -> Array:
         """Return the log odds (or scores) of pairs of distinct sentences, which order them.

@@ -6,6 +6,7 @@ from keras import ops
 from keras_sentmatch.layers.base import Layer, require_choice
 from keras_sentmatch.ops import recurrent_states
 from keras_sentmatch.ops.masking import zero_padding
+from keras_sentmatch.ops.recurrence import fused_bidirectional_states
 from keras_sentmatch.ops.sequence import reverse_within_length
 
 CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "rnn": keras.layers.SimpleRNN}
@@ -65,6 +66,9 @@ class BidirectionalRNN(Layer):
         self.backward_rnn.build(x_shape)
 
     def call(self, x, mask):
+        states = fused_bidirectional_states(self.forward_rnn, self.backward_rnn, x, mask)
+        if states is not None:
+            return states
         forward = recurrent_states(self.forward_rnn, x)
         backward = recurrent_states(self.backward_rnn, reverse_within_length(x, mask))
         backward = reverse_within_length(backward, mask)

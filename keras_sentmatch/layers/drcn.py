@@ -14,6 +14,7 @@ from keras_sentmatch.layers.dropout import Dropout
 from keras_sentmatch.ops import masked_mean
 from keras_sentmatch.ops.masking import at_least_float32, zero_padding
 from keras_sentmatch.ops.sequence import split_pair, stack_pair
+from keras_sentmatch.ops.similarity import unit_length
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -137,7 +138,9 @@ class DenseCoAttentiveRNN(Layer):
         self.recurrent = [self.sublayer(BidirectionalRNN, f"recurrent_{n}") for n in layers]
         self.co_attention = []
         if attention:
-            self.co_attention = [self.sublayer(CoAttention, f"co_attention_{n}") for n in layers]
+            self.co_attention = [
+                self.sublayer(CoAttention, f"co_attention_{n}", similarity="dot") for n in layers
+            ]
         self.autoencoders = [
             self.sublayer(
                 AutoencoderBottleneck,
@@ -160,8 +163,13 @@ class DenseCoAttentiveRNN(Layer):
             h = recurrent(x, mask)
             hidden = _connect(h, hidden, self.recurrent_connection)
             if self.attention:  # eq 5
+                keys = split_pair(unit_length(h), *lengths)  # so dot products are cosines
                 a1, a2, *w = self.co_attention[layer - 1](
-                    *split_pair(h, *lengths), mask_1, mask_2, return_attention=return_attention
+                    *split_pair(h, *lengths),
+                    mask_1,
+                    mask_2,
+                    *keys,
+                    return_attention=return_attention,
                 )
                 attended = _connect(stack_pair(a1, a2), attended, self.attentive_connection)
                 weights.append(w)

@@ -41,7 +41,7 @@ def masked_softmax(scores: Any, mask: Any, axis: int = -1) -> Any:
     wide = at_least_float32(scores)
     mask = ops.cast(mask, "bool")
     wide = ops.where(mask, wide, ops.cast(-1e9, wide.dtype))
-    weights = ops.softmax(wide, axis=axis) * ops.cast(mask, wide.dtype)
+    weights = ops.where(mask, ops.softmax(wide, axis=axis), ops.cast(0, wide.dtype))
     return ops.cast(weights, scores.dtype)
 
 

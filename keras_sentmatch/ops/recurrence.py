@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 # Keras stores the weights of a layer separately. cuDNN copies them at every call, and PyTorch warns.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous")
@@ -62,7 +63,47 @@ def _fused_states(layer: Any, x: Any) -> Any:
     if keras.backend.backend() != "torch" or not _has_fused_form(layer):
         return None
     x = keras.ops.convert_to_tensor(x, layer.compute_dtype)
-    return _torch_states(layer, x) if _runs_fused(x) else None
+    return _torch_states([layer], x) if _runs_fused(x) else None
+
+
+def fused_bidirectional_states(forward: Any, backward: Any, x: Any, mask: Any) -> Any:
+    """Return the states of two equal layers, one of them backward, from one kernel of PyTorch.
+
+    Returns None where no kernel computes the same, where rows differ in length, and on a GPU, where
+    the processor would have to wait for the lengths.
+
+    Args:
+        forward: A layer as `recurrent_states` takes it.
+        backward: Another one of the same form.
+        x: Float `[B, L, D]`.
+        mask: Boolean `[B, L]`, right-padded.
+
+    Returns:
+        `[B, L, 2 units]`, zeros at the padding, or None.
+    """
+    if keras.backend.backend() != "torch" or not _have_values(x, mask):
+        return None
+    if not (_has_fused_form(forward) and _has_fused_form(backward)):
+        return None
+    import torch
+
+    x, mask = keras.ops.convert_to_tensor(x, forward.compute_dtype), torch.as_tensor(mask)
+    if not (x.is_cpu and _runs_fused(x)):
+        return None
+    if mask.all():
+        return _torch_states([forward, backward], x)
+    shortest, longest = (int(n) for n in torch.aminmax(mask.sum(1)))
+    if shortest < longest or not longest:
+        return None
+    states = _torch_states([forward, backward], x[:, :longest])
+    return torch.nn.functional.pad(states, (0, 0, 0, x.shape[1] - longest))
+
+
+def _have_values(*tensors: Any) -> bool:
+    """Return whether tensors are neither symbolic nor those of a program that PyTorch records."""
+    import torch
+
+    return all(type(tensor) in (np.ndarray, torch.Tensor) for tensor in tensors)
 
 
 def _keep_from_cudnn(layer: Any) -> None:
@@ -97,24 +138,37 @@ def _runs_fused(x: Any) -> bool:
     return not traced and x.numel() > 0 and (x.is_cuda or (x.is_cpu and wide))
 
 
-def _torch_states(layer: Any, x: Any) -> Any:
+def _torch_states(layers: Sequence[Any], x: Any) -> Any:
+    """Return the states of a layer, or of a layer and of a second one that runs backward."""
+    import torch
+
+    first = layers[0]
+    name = _FUSED[type(first.cell)]
+    start = x.new_zeros(len(layers), len(x), first.units)
+    states = (start, start) if name == "lstm" else start
+    weights = [weight for layer in layers for weight in _torch_weights(name, layer)]
+    run = getattr(torch._VF, name)
+    # One layer without dropout, batch first.
+    options = (first.use_bias, 1, 0.0, torch.is_grad_enabled(), len(layers) == 2, True)
+    return run(x, states, weights, *options)[0]
+
+
+def _torch_weights(name: str, layer: Any) -> list[Any]:
+    """Return the weights of a Keras layer in PyTorch's form."""
     import torch
 
     def tensor(weight: Any) -> Any:
         return keras.ops.convert_to_tensor(weight, layer.compute_dtype)
 
-    name, cell = _FUSED[type(layer.cell)], layer.cell
+    cell = layer.cell
     weights = [tensor(cell.kernel).T, tensor(cell.recurrent_kernel).T]
     if layer.use_bias:  # PyTorch adds one to each product, and so does Keras's GRU
         bias = tensor(cell.bias)
         weights += tuple(bias) if name == "gru" else (bias, torch.zeros_like(bias))
     if name == "gru":  # Keras: update, reset, candidate; PyTorch: reset, update, candidate
-        weights = [torch.cat([w.chunk(3)[i] for i in (1, 0, 2)]) for w in weights]
-    start = x.new_zeros(1, len(x), layer.units)
-    states = (start, start) if name == "lstm" else start
-    run = getattr(torch._VF, name)
-    options = (layer.use_bias, 1, 0.0, torch.is_grad_enabled(), False, True)  # batch first
-    return run(x, states, [w.contiguous() for w in weights], *options)[0]
+        parts = [weight.chunk(3) for weight in weights]
+        weights = [torch.cat([reset, update, rest]) for update, reset, rest in parts]
+    return [weight.contiguous() for weight in weights]
 
 
 def scan_sequence(

@@ -12,8 +12,10 @@ from keras_sentmatch.layers import (
     Highway,
     HyperLSTMCell,
     RereadingLSTM,
+    bidirectional_rnn,
 )
 from keras_sentmatch.layers.bidirectional_rnn import CELLS
+from keras_sentmatch.ops.recurrence import fused_bidirectional_states
 from tests import oracles, oracles_blocks
 from tests.case import (
     Case,
@@ -139,6 +141,27 @@ SEQUENCES = [
 SCALED = Case(partial(CoAttention, temperature=2.0), TWO, (1, 0), attended, "scaled", ATTENTION)
 
 test_checks = run_checks(CASES)
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("length", [3, 5])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
+def test_rows_of_equal_length_may_run_in_one_kernel(cell, length, monkeypatch):
+    layer, fused, states = RNN(cell=cell), fused_bidirectional_states, []
+    mask = np.broadcast_to(np.arange(5) < length, (3, 5))
+    case = Case(lambda: layer, {"x": noise(3, 5, 4), "mask": mask}, (0, 0))
+    layer.build((None, None, 4))
+    found = []
+    for runs in (lambda *given: states.append(fused(*given)) or states[-1], lambda *given: None):
+        monkeypatch.setattr(bidirectional_rnn, "fused_bidirectional_states", runs)
+        by_weight, by_input = gradients(case, layer, case.inputs)
+        found.append([value(layer(**case.inputs)), *by_weight, *by_input])
+    for one, two in zip(*found):
+        assert abs(one - two).max() <= 2e-6 and abs(two).max() > 1e-3
+    assert any(s is not None for s in states) == (keras.backend.backend() == "torch")
+    unequal = np.arange(5) < np.array([[length], [length], [1]])
+    assert fused(layer.forward_rnn, layer.backward_rnn, case.inputs["x"], unequal) is None
+
 
 test_variants = run_checks([READERS[1], SCALED], check_oracle)
 
