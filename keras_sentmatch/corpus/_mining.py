@@ -250,7 +250,7 @@ class Miner:
         blocks = np.array_split(others, len(others) // _WINDOW + 1)
         hopeful = np.concatenate([guess(block) >= least for block in blocks])
         log.info(
-            "%s candidates are not scored, because their vectors promise a low score. About %.0f%% of "
+            "%s candidates are not scored, because their words promise a low score. About %.0f%% of "
             "the matching pairs are among them",
             f"{np.sum(~hopeful):,}",
             100 * _LOST,

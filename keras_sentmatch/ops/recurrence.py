@@ -69,8 +69,8 @@ def _fused_states(layer: Any, x: Any) -> Any:
 def fused_bidirectional_states(forward: Any, backward: Any, x: Any, mask: Any) -> Any:
     """Return the states of two equal layers, one of them backward, from one kernel of PyTorch.
 
-    Returns None where no kernel computes the same, where rows differ in length, and on a GPU, where
-    the processor would have to wait for the lengths.
+    Returns None if no kernel computes the same, if rows differ in length, and on a GPU, because the
+    processor would have to wait for the lengths.
 
     Args:
         forward: A layer as `recurrent_states` takes it.
